@@ -1,0 +1,51 @@
+"""The shape of a gate, how gates are stacked, and how one refuses.
+
+What each gate refuses is left to its own file; which gates stand in which order is left to `assembly`.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from bascule import wire
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+Gate: TypeAlias = Callable[[App], App]
+"""Takes what stands behind it and returns itself in front of that."""
+
+INVALID_REQUEST: Final = -32600
+PARSE_ERROR: Final = -32700
+REFUSED: Final = -32000
+"""Server error of JSON-RPC for refusals that are about the HTTP exchange, not the message."""
+
+
+def through(gates: Sequence[Gate], app: App) -> App:
+    """Return `app` behind `gates`, of which the first is the outermost: the list reads in the order of a request."""
+    for gate in reversed(gates):
+        app = gate(app)
+    return app
+
+
+async def refuse(
+    send: Send,
+    status: int,
+    code: int,
+    message: str,
+    *,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    close: bool = False,
+) -> None:
+    """Answer once with a JSON-RPC error of `id: null`, the only form that reaches a stdio client with its words."""
+    body = wire.write({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}})
+    fields = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *headers,
+        *([(b"connection", b"close")] if close else []),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,86 @@
+"""JSON at every border: strict reading, exact writing. Pure functions.
+
+What a message means is left to `protocol`; how lines and bodies are cut is left to its stdio framing and to the gates.
+"""
+
+from typing import Any, Final
+
+import jiter
+import msgspec
+
+MAX_DEPTH: Final = 64
+"""Levels of nesting accepted from outside: more than any real message needs, far below any parser's own limit."""
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder()
+
+
+class WireError(ValueError):
+    """The bytes are not the strict JSON we accept. The text names the rule and never quotes the input."""
+
+
+def read(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
+    """Return the JSON value in `data`: member order kept, integers exact to 4,300 digits, other numbers their double.
+
+    Raises:
+        WireError: bad UTF-8, a BOM, a lone surrogate, duplicate keys, NaN or Infinity, a number over the range of a
+            double, deeper than `max_depth`, an integer over 4,300 digits, or not JSON at all (RFC 8259).
+    """
+    # Two passes on purpose: jiter alone refuses duplicate keys, msgspec alone refuses 1e999.
+    try:
+        jiter.from_json(data, catch_duplicate_keys=True, allow_inf_nan=False, cache_mode="keys")
+        value = _decoder.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise WireError(_reason(error)) from None
+    if _deeper_than(value, max_depth):
+        raise WireError(f"nested deeper than {max_depth} levels")
+    return value
+
+
+def write(value: Any) -> bytes:
+    """Return `value` as compact UTF-8 JSON without a line feed.
+
+    Raises:
+        WireError: `value` holds something JSON cannot carry: a non-finite number, a lone surrogate, a foreign type.
+    """
+    _refuse_non_finite(value)
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise WireError(f"cannot be written as JSON: {type(error).__name__}") from None
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error)
+    if "uplicate" in text:
+        return "an object has two members of one name"
+    return "not valid JSON"
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _refuse_non_finite(value: Any) -> None:
+    # msgspec writes NaN and Infinity as null, which would change a value without a word.
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if item - item != 0.0:
+                raise WireError("cannot be written as JSON: a number that is not finite")
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
