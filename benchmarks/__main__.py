@@ -98,13 +98,13 @@ def load(bench: Bench, port: int, seconds: float, connections: int = 16) -> dict
 
 def controller_ratio(bench: Bench, tools: int) -> dict[str, float]:
     """Requests per second at 16 connections, ours over bare: median of the rounds' ratios."""
-    rows = []
     with bare(bench, tools) as floor, ours(bench, tools) as real:
         floor_port, real_port = port_of(floor), port_of(real)
         for port in (floor_port, real_port):
             load(bench, port, 1)
-        for _ in range(bench.rounds):
-            rows.append((load(bench, floor_port, bench.seconds), load(bench, real_port, bench.seconds)))
+        rows = [
+            (load(bench, floor_port, bench.seconds), load(bench, real_port, bench.seconds)) for _ in range(bench.rounds)
+        ]
     return {
         "bare_per_second": statistics.median(floor["per_second"] for floor, _ in rows),
         "bascule_per_second": statistics.median(real["per_second"] for _, real in rows),
