@@ -33,7 +33,7 @@ class Echo:
     def can_handle(self, name: str) -> bool:
         return name in self._names
 
-    async def execute(self, call: Call, _back: Back) -> Outcome:
+    async def execute(self, call: Call, back: Back) -> Outcome:
         return Completed(call.arguments["text"])
 
     async def plan(self, call: Call) -> JsonValue:
