@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 
 import psutil
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
 from kit.journey import PATIENCE, controller, run, set_up, start
 from kit.proxy import reverse_proxy
 from kit.ssh import forwarded_port
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
+from kit.until import until
 
 pytestmark = pytest.mark.anyio
 
@@ -76,17 +78,23 @@ async def test_an_agent_of_any_era_works_through_the_bridge_directly(tmp_path, m
 @ERAS
 async def test_an_agent_works_through_a_forwarded_port(tmp_path, mode):
     machine = await set_up(tmp_path)
-    async with controller(machine) as up, forwarded_port(up.port, tmp_path) as port:
-        async with agent(machine, f"http://127.0.0.1:{port}", mode) as client:
-            await visit(client, machine)
+    async with (
+        controller(machine) as up,
+        forwarded_port(up.port, tmp_path) as port,
+        agent(machine, f"http://127.0.0.1:{port}", mode) as client,
+    ):
+        await visit(client, machine)
 
 
 @ERAS
 async def test_an_agent_works_behind_a_reverse_proxy_that_keeps_host_and_strips_a_mount(tmp_path, mode):
     machine = await set_up(tmp_path)
-    async with controller(machine) as up, reverse_proxy(up.port, mount="/machine") as port:
-        async with agent(machine, f"http://localhost:{port}/machine/mcp", mode) as client:
-            await visit(client, machine)
+    async with (
+        controller(machine) as up,
+        reverse_proxy(up.port, mount="/machine") as port,
+        agent(machine, f"http://localhost:{port}/machine/mcp", mode) as client,
+    ):
+        await visit(client, machine)
 
 
 async def test_a_proxied_name_that_no_setting_allows_is_refused_and_the_setting_named(tmp_path):
@@ -104,12 +112,6 @@ async def test_a_proxied_name_that_no_setting_allows_is_refused_and_the_setting_
 
 def napping(seconds):
     return [p for p in psutil.process_iter(["cmdline", "status"]) if p.info["cmdline"] == ["sleep", str(seconds)]]
-
-
-async def until(condition):
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)  # another process's children raise no event here
 
 
 @pytest.mark.parametrize(("mode", "seconds"), [("legacy", 4701), ("2026-07-28", 4702)])
