@@ -14,5 +14,5 @@ async def until(condition: Callable[[], object], *, within: float = PATIENCE) ->
         TimeoutError: it did not within `within` seconds.
     """
     async with asyncio.timeout(within):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - another process has no event to give
             await asyncio.sleep(0.01)
