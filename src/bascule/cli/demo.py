@@ -7,8 +7,8 @@ import asyncio
 import os
 import sys
 import tempfile
-from contextlib import asynccontextmanager
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -251,7 +251,7 @@ async def _stop_something(stage: Stage, agent: Agent) -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - another process's children raise no event here
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - another process has no event to give
             await asyncio.sleep(0.02)
 
 
