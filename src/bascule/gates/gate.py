@@ -49,3 +49,17 @@ async def refuse(
     ]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})
+
+
+def fields(scope: Scope, name: bytes) -> list[bytes]:
+    """Return every value of header field `name` (lower case), in order; the request's head is sorted out once."""
+    index: dict[bytes, list[bytes]] | None = scope.get(_FIELDS)
+    if index is None:
+        index = {}
+        for key, value in scope["headers"]:
+            index.setdefault(key, []).append(value)
+        scope[_FIELDS] = index
+    return index.get(name, [])
+
+
+_FIELDS: Final = "bascule.fields"
