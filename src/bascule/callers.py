@@ -109,11 +109,11 @@ class CallersFile:
             return
         try:
             self._known = _Known(_read(self._path), stamp)
-            self._complained = False
+            self._complaint = ""
         except CallersError as error:
-            if self._complained != stamp or self._complained is False:
+            if str(error) != self._complaint:
                 _log.error("%s; the callers known before stay in force", error)
-                self._complained = stamp
+            self._complaint = str(error)
 
 
 def _digest(token: str) -> str:
@@ -194,9 +194,9 @@ def revoke_caller(path: Path, name: str) -> None:
     Raises:
         CallersError: there is no such caller, or the file cannot be edited.
     """
-    document = _editable(path)
+    document: Any = _editable(path)
     _existing(document, path, name)
-    del document["callers"][name]  # type: ignore[union-attr] # _existing saw that it is a table
+    del document["callers"][name]
     write_private(path, tomlkit.dumps(document).encode())
 
 

@@ -64,7 +64,8 @@ class _Limited(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._in_head, self._parsed, self._raw, self._refused = True, 0, 0, False
+        self._in_head, self._refused = True, False
+        self._parsed = self._raw = self._field_count = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn itself
@@ -94,7 +95,8 @@ class _Limited(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._parsed, self._raw = True, 0, 0
+        self._in_head = True
+        self._parsed = self._raw = self._field_count = 0
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -103,7 +105,8 @@ class _Limited(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
         self._count(len(name) + len(value) + 4)
-        if len(self.headers) > self.limits.fields:
+        self._field_count += 1
+        if self._field_count > self.limits.fields:
             raise HeadTooLargeError
 
     def on_headers_complete(self) -> None:
@@ -120,7 +123,7 @@ class _Limited(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP, or not within its limits, as JSON-RPC and close (uvicorn's own answer is text)."""
-        if self._parsed > self.limits.head or (self.headers is not None and len(self.headers) > self.limits.fields):
+        if self._parsed > self.limits.head or self._field_count > self.limits.fields:
             self._refuse(431, "The request's head is too large")
         else:
             self.counts.malformed += 1
@@ -147,7 +150,8 @@ class _Limited(HttpToolsProtocol):
     def _refuse(self, status: int, message: str) -> None:
         self._refused = True
         self._unwatch()
-        if self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete):
+        answering = getattr(self.cycle, "response_complete", True) is False
+        if self.transport.is_closing() or answering:
             # An answer is being written on this connection: a second one would be read as part of it.
             self.transport.close()
             return

@@ -195,8 +195,10 @@ class Command:
         return {self._popen.pid} if not ended else set()
 
     def _signal(self, pids: set[int], what: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, what)
+        if self._popen.returncode is None:
+            # The whole group at once, forks in flight included; once the leader is reaped its number may be another's.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, what)
         for pid in pids - {self._popen.pid}:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, what)
