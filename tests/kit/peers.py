@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import httpx2
+from mcp.shared.inbound import encode_header_value
 
 from kit.until import PATIENCE
 
@@ -124,7 +125,7 @@ class HttpPeer:
             "mcp-method": message["method"],
         }
         if message["method"] == "tools/call":
-            fields["mcp-name"] = params["name"]
+            fields["mcp-name"] = encode_header_value(params["name"])
         body = message | {"params": enveloped(params)}
         async with self.client.stream("POST", self.url, json=body, headers=fields, timeout=PATIENCE) as response:
             if response.headers["content-type"].startswith("text/event-stream"):

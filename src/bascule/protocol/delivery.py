@@ -21,6 +21,12 @@ class Deliveries(Protocol):
         ...
 
 
+def scope_of(ctx: ServerRequestContext[Any, Any]) -> MutableMapping[str, Any]:
+    """Return the ASGI scope of the request behind `ctx`; an empty one where it did not come over HTTP."""
+    scope: MutableMapping[str, Any] = ctx.request.scope if ctx.request is not None else {}
+    return scope
+
+
 class HttpDeliveries:
     """Receipts ride on the request's ASGI scope; `watched` settles them when the exchange is over."""
 
