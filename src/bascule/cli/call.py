@@ -1,0 +1,82 @@
+"""`bascule call`: one operation, once.
+
+The way there is left to `assembly`; here arguments become JSON and outcomes exit codes.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bascule import wire
+from bascule.cli.exits import CommandError, Exit, exit_of
+from bascule.connection import Called, Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is called, as the command line has it."""
+
+    name: str
+    args: str
+    dry_run: bool = False
+    confirm: bool = False
+    timeout: float | None = None
+
+
+def run(connect: Callable[[], Connection], request: Request, *, as_json: bool) -> int:
+    """Call and print; return the exit code of the outcome.
+
+    Raises:
+        CommandError: the arguments are no JSON object, or the controller cannot be used.
+    """
+    arguments = _arguments(request)
+    from bascule import assembly
+
+    try:
+        called = asyncio.run(_call(connect(), request, arguments))
+    except assembly.ConnectionRefusedByUsError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    code = exit_of(called.category)
+    if as_json:
+        print(json.dumps(called.result, indent=2, ensure_ascii=False))
+    elif code == Exit.DONE:
+        print(called.text)
+    if code != Exit.DONE:
+        print(f"bascule: {called.text}", file=sys.stderr)
+    return code
+
+
+async def _call(connection: Connection, request: Request, arguments: dict[str, Any]) -> Called:
+    from bascule import assembly
+
+    async with assembly.connect(connection) as session:
+        return await session.call(request.name, arguments, timeout=request.timeout)
+
+
+def _arguments(request: Request) -> dict[str, Any]:
+    try:
+        value = wire.read(_source(request.args))
+    except wire.WireError as error:
+        raise CommandError(Exit.USAGE, f"--args: {error}") from None
+    if not isinstance(value, dict):
+        raise CommandError(Exit.USAGE, '--args must be a JSON object, such as \'{"service": "vllm"}\'')
+    if request.dry_run:
+        value["dry_run"] = True
+    if request.confirm:
+        value["confirm"] = True
+    return value
+
+
+def _source(args: str) -> bytes:
+    if args == "-":
+        return sys.stdin.buffer.read()
+    if not args.startswith("@"):
+        return args.encode("utf-8", "surrogateescape")
+    try:
+        return Path(args[1:]).read_bytes()
+    except OSError as error:
+        raise CommandError(Exit.USAGE, f"--args: {args[1:]} cannot be read: {error.strerror}") from None

@@ -1,0 +1,53 @@
+"""`bascule serve`: the controller, until a signal ends it.
+
+Everything it is made of is left to `assembly`; here its refusals become exit codes.
+"""
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from bascule.cli.exits import CommandError, Exit
+from bascule.settings import SettingsError, find_config, load
+
+
+def run(config: Path | None, host: str | None, port: int | None, *, public_bind: bool) -> int:
+    """Serve; return the exit code.
+
+    Raises:
+        CommandError: nothing was started; the words say why.
+    """
+    try:
+        overrides = {"host": host, "port": port, "public_bind": True if public_bind else None}
+        settings = load(find_config(config, os.environ), overrides=overrides)
+    except SettingsError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    from bascule import assembly, binding
+
+    _quiet()
+    try:
+        return assembly.serve(settings, announce=_announce)
+    except (SettingsError, binding.BindRefusedError) as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    except assembly.PortTakenError as error:
+        raise CommandError(Exit.TRANSPORT, str(error)) from None
+    except assembly.StoreUnavailableError as error:
+        raise CommandError(Exit.FAILED, f"{error}: {error.detail}. Nothing was started") from None
+
+
+def _announce(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _quiet() -> None:
+    """A healthy controller writes its one line and nothing else; BASCULE_LOG=info shows each request."""
+    level = os.environ.get("BASCULE_LOG", "warning").upper()
+    level = level if level in ("DEBUG", "INFO", "WARNING", "ERROR") else "WARNING"
+    logging.basicConfig(
+        level=logging.ERROR, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("bascule").setLevel(level)
+    # Their lines repeat, in other words, what ours say or refuse already.
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)

@@ -1,0 +1,54 @@
+"""`bascule tools`: what this caller may use.
+
+Fetching it is left to `assembly`.
+"""
+
+import asyncio
+import json
+import textwrap
+from typing import Any
+
+from bascule.cli.exits import CommandError, Exit
+from bascule.connection import Connection
+
+
+def run(connection: Connection, *, as_json: bool) -> int:
+    """Print the list.
+
+    Raises:
+        CommandError: the controller does not answer, or is another one than expected.
+    """
+    from bascule import assembly
+
+    try:
+        tools = asyncio.run(_tools(connection))
+    except assembly.ConnectionRefusedByUsError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    except assembly.ControllerError as error:
+        raise CommandError(Exit.TRANSPORT, str(error)) from None
+    print(json.dumps(tools, indent=2, ensure_ascii=False) if as_json else _table(tools))
+    return Exit.DONE
+
+
+async def _tools(connection: Connection) -> list[dict[str, Any]]:
+    from bascule import assembly
+
+    async with assembly.connect(connection) as session:
+        return await session.tools()
+
+
+def _table(tools: list[dict[str, Any]]) -> str:
+    rows = []
+    for tool in tools:
+        meta = tool.get("_meta") or {}
+        name = str(meta.get("bascule/operation", tool.get("name")))
+        effect = str(meta.get("bascule/effect", "-"))
+        confirmation = str(meta.get("bascule/confirmation", "-"))
+        says = textwrap.shorten(str(tool.get("description", "")), 70, placeholder=" ...")
+        rows.append((name, effect, confirmation, says))
+    if not rows:
+        return "Nothing is allowed to this caller: [policy] allow of the controller decides that."
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row[:3], widths, strict=True)), row[3]]) for row in rows
+    )
