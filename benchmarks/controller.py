@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bascule import assembly, settings
+from bascule import settings
+from bascule.assembly import controller
 from bascule.node.node import Back
 from bascule.node.terms import Call, Completed, Effect, JsonValue, Operation, Outcome
 
@@ -46,4 +47,4 @@ def announce(line: str) -> None:
 
 if __name__ == "__main__":
     loaded = settings.load(Path(sys.argv[1]))
-    sys.exit(assembly.serve(loaded, announce=announce, extra=[Echo(int(sys.argv[2]))]))
+    sys.exit(controller.serve(loaded, announce=announce, extra=[Echo(int(sys.argv[2]))]))

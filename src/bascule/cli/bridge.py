@@ -30,13 +30,13 @@ def run(
     connection = remote(url, token_env, token_file, expect, offer_fallback=offer)
     if sys.stdin.isatty():
         _need_token(connection.token_env, connection.token_file)
-    from bascule import assembly
+    from bascule.assembly import bridge
 
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     try:
-        return assembly.bridge(connection)
-    except assembly.ConnectionRefusedByUsError as error:
+        return bridge.bridge(connection)
+    except bridge.ConnectionRefusedByUsError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
 
 
@@ -44,7 +44,7 @@ def _need_token(token_env: str, token_file: Path | None) -> None:
     from bascule.credentials import CredentialError, token_source
 
     try:
-        token_source(token_env, token_file, os.environ)()
+        token_source(None if token_file else token_env, token_file, os.environ)()
     except CredentialError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
 

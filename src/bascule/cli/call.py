@@ -34,11 +34,11 @@ def run(connect: Callable[[], Connection], request: Request, *, as_json: bool) -
         CommandError: the arguments are no JSON object, or the controller cannot be used.
     """
     arguments = _arguments(request)
-    from bascule import assembly
+    from bascule.assembly import bridge
 
     try:
         called = asyncio.run(_call(connect(), request, arguments))
-    except assembly.ConnectionRefusedByUsError as error:
+    except bridge.ConnectionRefusedByUsError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     code = exit_of(called.category)
     if as_json:
@@ -51,10 +51,10 @@ def run(connect: Callable[[], Connection], request: Request, *, as_json: bool) -
 
 
 async def _call(connection: Connection, request: Request, arguments: dict[str, Any]) -> Called:
-    from bascule import assembly
+    from bascule.assembly import bridge
 
-    async with assembly.connect(connection) as session:
-        return await session.call(request.name, arguments, timeout=request.timeout)
+    async with bridge.connect(connection) as session:
+        return await session.call(request.name, arguments, patience=request.timeout)
 
 
 def _arguments(request: Request) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _vscode(command: Command) -> dict[str, Any]:
     return {"type": "stdio", **_plain("${input:bascule-token}")(command)}
 
 
-def _vscode_input(command: Command) -> tuple[tuple[str, ...], Any]:
+def _vscode_input(_command: Command) -> tuple[tuple[str, ...], Any]:
     question = {
         "type": "promptString",
         "id": "bascule-token",

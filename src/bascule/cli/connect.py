@@ -72,21 +72,21 @@ def _client(place: Place) -> Client:
 
 def _seen(connection: Connection) -> Identity | None:
     """Return who answers there now, so that the entry expects it; None where nobody does."""
-    from bascule import assembly
+    from bascule.assembly import bridge
 
     try:
         return asyncio.run(_identity(connection))
-    except assembly.ConnectionRefusedByUsError as error:
+    except bridge.ConnectionRefusedByUsError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
-    except assembly.ControllerError as error:
+    except bridge.ControllerError as error:
         print(f"# The controller was not seen ({error}); the entry expects any name.", file=sys.stderr)
         return None
 
 
 async def _identity(connection: Connection) -> Identity:
-    from bascule import assembly
+    from bascule.assembly import bridge
 
-    async with assembly.connect(connection) as session:
+    async with bridge.connect(connection) as session:
         return await session.identity()
 
 

@@ -263,9 +263,9 @@ def _naps(seconds: int) -> int:
 
 
 async def _show_record(stage: Stage) -> None:
-    from bascule import assembly
+    from bascule.assembly import controller
 
-    entries = await assembly.recent_record(stage.home / "state", limit=40)
+    entries = await controller.recent_record(stage.home / "state", limit=40)
     for entry in entries:
         stage.say("     " + entry)
     stage.step("every call is in the record", f"{len(entries)} entries", holds=len(entries) >= 14)

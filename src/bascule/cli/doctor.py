@@ -73,12 +73,13 @@ def _walk(asked: Asked) -> Iterator[Finding]:
 
 
 def _own(settings: Settings) -> Iterator[Finding]:
-    from bascule import assembly, binding
+    from bascule import binding
+    from bascule.assembly import controller
     from bascule.callers import CallersFile
     from bascule.platform import processes
 
     try:
-        entries = assembly.registry(settings).entries
+        entries = controller.registry(settings).entries
     except SettingsError as error:
         yield Finding("operations", False, str(error), Exit.USAGE)
         return
@@ -105,7 +106,7 @@ def _credential(connection: Connection) -> Finding:
     from bascule.credentials import CredentialError, token_source
 
     try:
-        token_source(connection.token_env, connection.token_file, os.environ)()
+        token_source(None if connection.token_file else connection.token_env, connection.token_file, os.environ)()
     except CredentialError as error:
         return Finding("token", False, str(error), Exit.USAGE)
     source = str(connection.token_file) if connection.token_file else f"variable {connection.token_env}"
@@ -124,22 +125,22 @@ def _port(connection: Connection) -> Finding:
 
 
 async def _conversation(connection: Connection) -> list[Finding]:
-    from bascule import assembly
+    from bascule.assembly import bridge
 
     findings: list[Finding] = []
     try:
-        async with assembly.connect(connection) as session:
+        async with bridge.connect(connection) as session:
             seen = await session.identity()
             findings.append(Finding("identity", True, f"{seen.name} {seen.version}, as expected"))
             tools = await session.tools()
             findings.append(Finding("tools", True, f"{len(tools)} offered to this caller"))
             if any(tool.get("name") == "device_info" for tool in tools):
-                called = await session.call("device.info", {}, timeout=20)
+                called = await session.call("device.info", {}, patience=20)
                 good = called.category == "none"
                 words = "device.info answered" if good else called.text
                 findings.append(Finding("call", good, words, exit_of(called.category)))
-    except assembly.ConnectionRefusedByUsError as error:
+    except bridge.ConnectionRefusedByUsError as error:
         findings.append(Finding("address", False, str(error), Exit.USAGE))
-    except assembly.ControllerError as error:
+    except bridge.ControllerError as error:
         findings.append(Finding("controller", False, str(error), Exit.TRANSPORT))
     return findings

@@ -23,16 +23,18 @@ def run(config: Path | None, host: str | None, port: int | None, *, public_bind:
         settings = load(find_config(config, os.environ), overrides=overrides)
     except SettingsError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
-    from bascule import assembly, binding
+    from bascule import binding
+    from bascule.assembly import controller
+    from bascule.node.errors import StoreUnavailableError
 
     _quiet()
     try:
-        return assembly.serve(settings, announce=_announce)
+        return controller.serve(settings, announce=_announce)
     except (SettingsError, binding.BindRefusedError) as error:
         raise CommandError(Exit.USAGE, str(error)) from None
-    except assembly.PortTakenError as error:
+    except controller.PortTakenError as error:
         raise CommandError(Exit.TRANSPORT, str(error)) from None
-    except assembly.StoreUnavailableError as error:
+    except StoreUnavailableError as error:
         raise CommandError(Exit.FAILED, f"{error}: {error.detail}. Nothing was started") from None
 
 

@@ -18,22 +18,22 @@ def run(connection: Connection, *, as_json: bool) -> int:
     Raises:
         CommandError: the controller does not answer, or is another one than expected.
     """
-    from bascule import assembly
+    from bascule.assembly import bridge
 
     try:
         tools = asyncio.run(_tools(connection))
-    except assembly.ConnectionRefusedByUsError as error:
+    except bridge.ConnectionRefusedByUsError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
-    except assembly.ControllerError as error:
+    except bridge.ControllerError as error:
         raise CommandError(Exit.TRANSPORT, str(error)) from None
     print(json.dumps(tools, indent=2, ensure_ascii=False) if as_json else _table(tools))
     return Exit.DONE
 
 
 async def _tools(connection: Connection) -> list[dict[str, Any]]:
-    from bascule import assembly
+    from bascule.assembly import bridge
 
-    async with assembly.connect(connection) as session:
+    async with bridge.connect(connection) as session:
         return await session.tools()
 
 

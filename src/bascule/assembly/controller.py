@@ -1,13 +1,12 @@
-"""The only file that knows all the parts: settings become a controller, a connection becomes a bridge.
+"""Settings become a controller: its parts are made, put in order, started and stopped.
 
-What each part does is its own; here they are made, put in order, started and stopped.
+What each part does is its own; the other program, the bridge, is put together in `bridge`.
 """
 
 import asyncio
 import logging
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bascule import __version__, binding
+from bascule.assembly.loop import run
 from bascule.callers import CallersFile
 from bascule.capabilities import plugins
 from bascule.capabilities.declared import Declared, DeclaredCommand, InvalidDeclarationError
@@ -41,7 +41,7 @@ from bascule.gates.trace import TraceGate, trace_of
 from bascule.identity import Caller, caller_of
 from bascule.listener import Listener, listen
 from bascule.node.capability import Capability
-from bascule.node.errors import InvalidOperationError, StoreUnavailableError
+from bascule.node.errors import InvalidOperationError
 from bascule.node.local import LocalNode
 from bascule.node.registry import Registry
 from bascule.node.rules import allowlist
@@ -71,9 +71,6 @@ _log: Final = logging.getLogger("bascule")
 
 class PortTakenError(Exception):
     """The address cannot be bound; the text says how to pick another."""
-
-
-# -- the controller --
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +217,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None], extra: Sequenc
         PortTakenError: the address is in use.
         StoreUnavailableError: the record cannot be kept.
     """
-    return _run(_serve(settings, announce, extra))
+    return run(_serve(settings, announce, extra))
 
 
 async def _serve(settings: Settings, announce: Callable[[str], None], extra: Sequence[Capability]) -> int:
@@ -306,14 +303,6 @@ def _url(host: str, port: int) -> str:
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/mcp"
 
 
-def _run(main: Any) -> int:
-    if sys.platform == "win32":
-        return int(asyncio.run(main))
-    import uvloop
-
-    return int(uvloop.run(main))
-
-
 async def recent_record(state: Path, *, limit: int) -> list[str]:
     """Return the newest entries of the record in `state`, oldest first, a line each.
 
@@ -326,16 +315,3 @@ async def recent_record(state: Path, *, limit: int) -> list[str]:
         f"{row['category'] or '-':<20} {'delivered' if row['delivered'] == 'yes' else row['delivery_cause'] or '-'}"
         for row in rows
     ]
-
-
-__all__ = [
-    "Controller",
-    "PortTakenError",
-    "StoreUnavailableError",
-    "boundary",
-    "capabilities",
-    "controller",
-    "recent_record",
-    "registry",
-    "serve",
-]
