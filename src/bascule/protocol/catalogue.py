@@ -1,26 +1,37 @@
-"""What one caller is shown at one revision: tools in order, by era and page, and the names they go by.
+"""What one caller is shown at one revision: tools in order, by era and page, and the names they go by. Pure.
 
 Which operations these are is the node's; a definition that no client could read is set aside, never fatal to the rest.
 """
 
 import base64
 import binascii
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from mcp_types import methods
 from pydantic import ValidationError
 
+from bascule import wire
+from bascule.node.errors import InvalidOperationError
+from bascule.node.schema import compile_mirrored
 from bascule.node.terms import JsonObject, Offer, Operation
-from bascule.protocol.translate import Era, fold, for_era, tool
+from bascule.protocol.translate import REAL_NAME, Era, fold, for_era, tool, without_output_schema
 from bascule.protocol.versions import INITIALIZE_ERA, MODERN
 
 PAGE: Final = 500
-"""Tools of one page: ordinary catalogues are one page, as some clients only read the first; thousands still fit a line."""
+"""Tools of one page: ordinary catalogues are one page, because some clients read only the first."""
 
-_REAL_NAME: Final = "bascule/operation"
+PAGE_BYTES: Final = 4_194_304
+"""Bytes of one page as JSON: a listing stays far below the line that kills a client, however large its schemas."""
+
+SHOWN_WHOLE: Final = 64
+"""Characters of a name that the strictest clients show; a longer one is listed, with a warning."""
 
 _CHECKED_AS: Final = {Era.MODERN: MODERN, Era.INITIALIZE: INITIALIZE_ERA[-1]}
+
+Notes = tuple[tuple[str, str], ...]
+"""(name, what about it), for the log."""
 
 
 class InvalidCursorError(ValueError):
@@ -29,14 +40,18 @@ class InvalidCursorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The projection of one offer."""
+    """The projection of one offer. `Catalogue()` is what is shown where no offer could be had: nothing."""
 
-    revision: int
-    tools: dict[Era, tuple[JsonObject, ...]]
-    names: dict[str, str]
+    revision: int = 0
+    pages: dict[Era, tuple[tuple[JsonObject, ...], ...]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     """From every spelling of a tool to its operation's name."""
-    set_aside: tuple[tuple[str, str], ...]
-    """(name, reason)."""
+    structured: frozenset[str] = frozenset()
+    """Operations shown with an output schema of our own: each success must carry a structured value."""
+    set_aside: Notes = ()
+    """Definitions that are not shown, to everybody or to one era."""
+    warnings: Notes = ()
+    """Definitions that are shown, but not by every client or not whole."""
 
     def operation_of(self, name: str) -> str:
         """Return the operation that `name` stands for; a name nobody knows stands for itself."""
@@ -45,63 +60,168 @@ class Catalogue:
     def page(self, era: Era, cursor: str | None) -> tuple[tuple[JsonObject, ...], str | None]:
         """Return the tools at `cursor` and the cursor of the next page, if there is one.
 
+        A cursor holds for one revision: pages of two revisions put together would miss tools or show them twice.
+
         Raises:
             InvalidCursorError: the cursor is not of this catalogue.
         """
-        start = 0 if cursor is None else self._start(cursor)
-        tools = self.tools[era]
-        end = start + PAGE
-        return tools[start:end], self._cursor(end) if end < len(tools) else None
+        pages = self.pages.get(era, ())
+        at = 0 if cursor is None else self._position(cursor, len(pages))
+        shown = pages[at] if pages else ()
+        return shown, self._cursor(at + 1) if at + 1 < len(pages) else None
 
-    def _cursor(self, start: int) -> str:
-        return base64.urlsafe_b64encode(f"{self.revision}:{start}".encode()).decode()
+    def _cursor(self, at: int) -> str:
+        return base64.urlsafe_b64encode(f"{self.revision}:{at}".encode()).decode()
 
-    def _start(self, cursor: str) -> int:
+    def _position(self, cursor: str, pages: int) -> int:
         try:
-            revision, _, start = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
-            if int(revision) == self.revision and int(start) > 0 and int(start) % PAGE == 0:
-                return int(start)
+            at = int(base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")[2])
         except (ValueError, binascii.Error):
-            pass
-        raise InvalidCursorError("unknown cursor; list again from the first page")
+            at = 0
+        # Only what this catalogue would itself give is known: written again it must be the same, byte for byte.
+        if not 0 < at < pages or self._cursor(at) != cursor:
+            raise InvalidCursorError("Unknown cursor; list again from the first page")
+        return at
+
+
+@dataclass(slots=True)
+class _Listed:
+    """One tool on its way into the catalogue."""
+
+    operation: Operation
+    name: str
+    shown: dict[Era, JsonObject]
 
 
 def project(offer: Offer) -> Catalogue:
-    """Return the catalogue of `offer`. Of two tools that fold alike the second is set aside."""
-    tools: dict[Era, list[JsonObject]] = {era: [] for era in Era}
-    names: dict[str, str] = {}
-    aside = list(offer.set_aside)
+    """Return the catalogue of `offer`.
+
+    Set aside are definitions that no era can read and, of two tools of one name, the second: the first keeps what its
+    callers already use. An output schema that cannot be used is left out, because one of them keeps a client from
+    starting the whole server, while a tool works without it.
+    """
+    aside, warnings = list(offer.set_aside), list[tuple[str, str]]()
+    listed: list[_Listed] = []
     taken: set[str] = set()
-    for operation in offer.operations:
-        definition = tool(operation)
-        shown = definition.get("name")
-        problem = "another tool folds to the same name" if shown in taken else _problem(definition)
-        if problem:
-            aside.append((operation.name, problem))
+    for operation, shown in zip(offer.operations, _by_era(offer.operations, warnings), strict=True):
+        problems = [reason for reason in shown.values() if isinstance(reason, str)]
+        aside.extend((operation.name, reason) for reason in dict.fromkeys(problems))
+        readable = {era: made for era, made in shown.items() if not isinstance(made, str)}
+        if not readable:
             continue
-        taken.add(str(shown))
-        names |= dict.fromkeys(_spellings(operation, definition), operation.name)
-        for era in Era:
-            tools[era].append(for_era(definition, era))
-    return Catalogue(int(offer.revision), {era: tuple(listed) for era, listed in tools.items()}, names, tuple(aside))
-
-
-def _spellings(operation: Operation, definition: JsonObject) -> set[str]:
-    meta = definition.get("_meta")
-    real = meta.get(_REAL_NAME) if isinstance(meta, dict) else None
-    return {operation.name, fold(operation.name), str(definition["name"])} | (
-        {real} if isinstance(real, str) else set()
+        name = str(next(iter(readable.values()))["name"])
+        if name in taken:
+            aside.append((operation.name, f"another tool is already called {name}"))
+            continue
+        taken.add(name)
+        if len(name) > SHOWN_WHOLE:
+            warnings.append((operation.name, f"its name has {len(name)} characters; some clients cut at {SHOWN_WHOLE}"))
+        listed.append(_Listed(operation, name, readable))
+    return Catalogue(
+        revision=int(offer.revision),
+        pages={era: _paged([one.shown[era] for one in listed if era in one.shown]) for era in Era},
+        names=_names(listed),
+        structured=frozenset(one.operation.name for one in listed if _promises_structure(one)),
+        set_aside=tuple(aside),
+        warnings=tuple(warnings),
     )
 
 
-def _problem(definition: JsonObject) -> str | None:
-    """Return why no client of one of the eras could read the tool, or None."""
-    for era, version in _CHECKED_AS.items():
-        listing: dict[str, Any] = {"tools": [for_era(definition, era)], "resultType": "complete"}
-        try:
-            methods.serialize_server_result("tools/list", version, listing | {"ttlMs": 0, "cacheScope": "private"})
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-            where = "/".join(str(step) for step in first["loc"] if not isinstance(step, int))
-            return f"its definition is not valid MCP at {where}: {first['msg']}"
+def _promises_structure(one: _Listed) -> bool:
+    return one.operation.definition is None and any("outputSchema" in made for made in one.shown.values())
+
+
+def _names(listed: Sequence[_Listed]) -> dict[str, str]:
+    # What a tool and an operation are really called comes before what something else may also be called.
+    exact = {one.name: one.operation.name for one in reversed(listed)}
+    exact |= {one.operation.name: one.operation.name for one in listed if one.operation.name not in exact}
+    for one in listed:
+        for alias in _aliases(one):
+            exact.setdefault(alias, one.operation.name)
+    return exact
+
+
+def _aliases(one: _Listed) -> Iterator[str]:
+    yield fold(one.operation.name)
+    for definition in one.shown.values():
+        meta = definition.get("_meta")
+        if isinstance(meta, dict) and isinstance(real := meta.get(REAL_NAME), str):
+            yield real
+
+
+def _paged(tools: Sequence[JsonObject]) -> tuple[tuple[JsonObject, ...], ...]:
+    pages: list[list[JsonObject]] = []
+    room = 0
+    for made in tools:
+        size = len(wire.write(made))
+        if not pages or len(pages[-1]) >= PAGE or size > room:
+            pages.append([])
+            room = PAGE_BYTES
+        pages[-1].append(made)
+        room -= size
+    return tuple(tuple(page) for page in pages)
+
+
+# -- is a definition readable? --
+
+
+def _by_era(operations: Sequence[Operation], warnings: list[tuple[str, str]]) -> Iterator[dict[Era, JsonObject | str]]:
+    """Yield, for each operation, its definition for each era, or why that era cannot read it."""
+    made = [_definition(operation, warnings) for operation in operations]
+    # One check of all is far cheaper than one each; only where it fails is each looked at by itself.
+    sound = {era: _problem(era, [one for one in made if isinstance(one, dict)]) is None for era in Era}
+    for operation, definition in zip(operations, made, strict=True):
+        if isinstance(definition, str):
+            yield dict.fromkeys(Era, definition)
+            continue
+        yield {
+            era: for_era(definition, era) if sound[era] else _readable(operation, definition, era, warnings)
+            for era in Era
+        }
+
+
+def _definition(operation: Operation, warnings: list[tuple[str, str]]) -> JsonObject | str:
+    """Return the definition of `operation` with an output schema only if that can be used, or why there is none."""
+    made = tool(operation)
+    if not isinstance(made, dict) or not isinstance(made.get("name"), str) or not made["name"]:
+        return "its definition is no object with a name"
+    try:
+        wire.write(made)
+    except wire.WireError as error:
+        return f"its definition {error}"
+    output = made.get("outputSchema")
+    if operation.definition is None or not isinstance(output, dict):
+        return made
+    try:
+        compile_mirrored(output)
+    except InvalidOperationError as error:
+        warnings.append((operation.name, f"its output schema cannot be used and is left out: {error}"))
+        return without_output_schema(made)
+    return made
+
+
+def _readable(
+    operation: Operation, definition: JsonObject, era: Era, warnings: list[tuple[str, str]]
+) -> JsonObject | str:
+    shown = for_era(definition, era)
+    problem = _problem(era, [shown])
+    if problem is None:
+        return shown
+    bare = without_output_schema(shown)
+    if _problem(era, [bare]) is None:
+        warnings.append((operation.name, f"its output schema is left out for {era.value} clients: {problem}"))
+        return bare
+    return f"{era.value} clients cannot read its definition: {problem}"
+
+
+def _problem(era: Era, definitions: Sequence[JsonObject]) -> str | None:
+    """Return why the SDK would refuse to list `definitions` to `era`, or None."""
+    shown = [for_era(definition, era) for definition in definitions]
+    listing = {"tools": shown, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    try:
+        methods.validate_server_result("tools/list", _CHECKED_AS[era], listing)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = "/".join(str(step) for step in first["loc"][2:])
+        return f"{where}: {first['msg']}"
     return None

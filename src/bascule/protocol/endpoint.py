@@ -4,7 +4,7 @@ Size, time, strictness and identity were settled by the gates in front; envelope
 """
 
 import contextlib
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -17,7 +17,12 @@ from bascule.protocol.versions import HEADER_MISMATCH, INITIALIZE_ERA, unserved_
 VERSION_HEADER: Final = b"mcp-protocol-version"
 ENVELOPE: Final = "io.modelcontextprotocol/protocolVersion"
 
+MAX_REFUSED_BODY: Final = 4_194_304
+"""Bytes of a body that are looked at for its id: as much as the gates let through, should none stand in front."""
+
 Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Endpoint:
@@ -31,51 +36,75 @@ class Endpoint:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve until the block ends."""
+        """Serve until the block ends. Once per endpoint."""
         async with self._manager.run():
             yield
 
     def close_streams(self) -> None:
-        """End standing streams with their proper result."""
+        """End standing streams with their proper result, as a drain does first."""
         self._server.close_streams()
 
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        given = [value for name, value in scope["headers"] if name == VERSION_HEADER]
-        if not given or given[0].decode("latin-1") in INITIALIZE_ERA:
-            await _refuse(given[0].decode("latin-1") if given else None, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP exchange, and settle the receipt of its answer.
+
+        What names no modern revision in `MCP-Protocol-Version` goes no further (decision 4), always with 400 and the
+        request's own id:
+
+        1. `initialize`, without the header or with one of the initialize era: -32022, and what is served.
+        2. An initialize-era header on an enveloped body: -32020, they disagree. On any other body: -32022.
+        3. No header: -32020, because a required header is missing, whether the body names the version or not. A client
+           of the initialize era opens with `initialize` and gets its -32022 there.
+
+        Unknown versions and everything else are the SDK's to refuse.
+        """
+        given = next((value for name, value in scope["headers"] if name == VERSION_HEADER), None)
+        header = None if given is None else given.decode("latin-1")
+        if header is None or header in INITIALIZE_ERA:
+            await _refuse(header, await _body(receive), send)
             return
         await watched(self._manager.handle_request, scope, receive, send)
 
 
-async def _refuse(header: str | None, receive: Any, send: Any) -> None:
-    """Refuse what opens or speaks an older era, with the request's own id (decision 4)."""
-    message = await receive()
-    try:
-        body = wire.read(message.get("body", b""))
-    except wire.WireError:
-        body = {}
-    body = body if isinstance(body, dict) else {}
-    request_id = body.get("id")
-    known_id = request_id if isinstance(request_id, (str, int)) and not isinstance(request_id, bool) else None
+async def _refuse(header: str | None, body: dict[str, Any], send: Send) -> None:
+    given = body.get("id")
+    known_id = given if isinstance(given, (str, int)) and not isinstance(given, bool) else None
     answer = wire.write({"jsonrpc": "2.0", "id": known_id, "error": _error(header, body)})
     fields = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
     await send({"type": "http.response.start", "status": 400, "headers": fields})
     await send({"type": "http.response.body", "body": answer})
 
 
+async def _body(receive: Receive) -> dict[str, Any]:
+    """Return the request's message, or an empty one where it is none that could be answered."""
+    parts: list[bytes] = []
+    room, more = MAX_REFUSED_BODY, True
+    while more and room >= 0:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        room -= len(parts[-1])
+        more = message.get("more_body", False)
+    try:
+        body = wire.read(b"".join(parts))
+    except wire.WireError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
 def _error(header: str | None, body: dict[str, Any]) -> dict[str, Any]:
     params = body.get("params")
     params = params if isinstance(params, dict) else {}
-    if body.get("method") == "initialize":
+    if body.get("method") == "initialize":  # 1
         requested = params.get("protocolVersion")
         return unserved_opening(requested if isinstance(requested, str) else header or "")
-    if header is not None:
-        return unserved_opening(header)
     meta = params.get("_meta")
     enveloped = isinstance(meta, dict) and ENVELOPE in meta
-    missing = (
-        "The request names its protocol version in the body only"
-        if enveloped
-        else "The request names no protocol version"
-    )
-    return {"code": HEADER_MISMATCH, "message": f"{missing}: the header MCP-Protocol-Version is missing"}
+    if header is not None and not enveloped:  # 2
+        return unserved_opening(header)
+    if header is not None:
+        return _mismatch("The header MCP-Protocol-Version and the protocol version in the body disagree")
+    where = "in the body only" if enveloped else "nowhere"  # 3
+    return _mismatch(f"The request names its protocol version {where}: the header MCP-Protocol-Version is missing")
+
+
+def _mismatch(message: str) -> dict[str, Any]:
+    return {"code": HEADER_MISMATCH, "message": message}

@@ -6,8 +6,9 @@ Dispatch, versions and message shapes are the SDK's; what happens in between is 
 import asyncio
 import contextlib
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import mcp_types as types
 from mcp import MCPError
@@ -21,12 +22,26 @@ from pydantic import ValidationError
 
 from bascule.identity import Caller
 from bascule.node.node import Node
-from bascule.node.terms import Category, Cause, Failed, Fault, JsonObject, JsonValue, Refused
+from bascule.node.terms import (
+    Answer,
+    Category,
+    Cause,
+    EffectState,
+    Failed,
+    Fault,
+    Invocation,
+    JsonObject,
+    JsonValue,
+    Refused,
+)
 from bascule.protocol import translate
 from bascule.protocol.catalogue import Catalogue, InvalidCursorError, project
 from bascule.protocol.delivery import Deliveries
 from bascule.protocol.translate import Era
 from bascule.protocol.versions import INITIALIZE_ERA, MODERN, refuse_initialize
+
+KEY_HEADER: Final = "idempotency-key"
+"""Field of plain HTTP clients for the key of a write (decision 7)."""
 
 LIST_TTL_MS: Final = 30_000
 """How long a 2026-07-28 client may keep a listing without asking: changes are announced besides."""
@@ -34,7 +49,17 @@ LIST_TTL_MS: Final = 30_000
 MAX_SUBSCRIPTIONS: Final = 64
 """Standing streams of one server; the gates hold each caller to fewer."""
 
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+MAX_CALLERS: Final = 64
+"""Callers whose catalogue is kept ready; beyond it catalogues are made again, never wrongly."""
+
+MAX_NOTES: Final = 1_000
+"""Remarks about definitions that are remembered so that each is logged once."""
+
+LEVELS: Final[tuple[str, ...]] = get_args(types.LoggingLevel)
+"""From least to most severe (RFC 5424), as the SDK lists them."""
+
+DEFAULT_LEVEL: Final = "info"
+"""What an initialize-era client hears before it says `logging/setLevel`."""
 
 _log: Final = logging.getLogger("bascule.protocol")
 
@@ -78,8 +103,9 @@ class NodeServer(Server[dict[str, Any]]):
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus, max_subscriptions=MAX_SUBSCRIPTIONS)
         self._sessions: list[ServerSession] = []
-        self._level = LEVELS[0]
+        self._levels = _Levels()
         self._catalogues: dict[Caller, Catalogue] = {}
+        self._noted: set[tuple[str, str]] = set()
         super().__init__(
             name,
             version=version,
@@ -110,13 +136,20 @@ class NodeServer(Server[dict[str, Any]]):
         self._listen.close()
 
     async def watch(self) -> None:
-        """Announce changes of the node's offer to whoever listens, until cancelled."""
+        """Announce changes of the node's offer to whoever listens, until cancelled.
+
+        Standing `subscriptions/listen` streams hear it on the SDK's bus, initialize-era sessions by notification; both
+        only that there was a change: what each caller sees of it is answered when it lists.
+        """
         if self._watched_as is None:
             return
-        async for _ in self._node.changes(self._watched_as):
-            await self._bus.publish(ToolsListChanged())
-            for session in list(self._sessions):
-                await session.send_tool_list_changed()
+        try:
+            async for _ in self._node.changes(self._watched_as):
+                await self._bus.publish(ToolsListChanged())
+                for session in list(self._sessions):
+                    await session.send_tool_list_changed()
+        except Exception:  # noqa: BLE001 - a node may raise anything; serving goes on without announcements
+            _log.exception("changes of the offer are no longer announced")
 
     # -- the one middleware --
 
@@ -142,15 +175,15 @@ class NodeServer(Server[dict[str, Any]]):
         if ctx.session.client_params is not None:
             raise MCPError(types.INVALID_REQUEST, "This connection is initialized already")
         requested = (ctx.params or {}).get("protocolVersion")
-        if requested not in INITIALIZE_ERA and self._fallback == "refuse":
+        # What is no text is a malformed message, and the SDK says so.
+        if isinstance(requested, str) and requested not in INITIALIZE_ERA and self._fallback == "refuse":
             raise refuse_initialize(requested)
 
     async def _list(self, ctx: Context) -> JsonObject:
         _validate(ctx, ctx.params)
         catalogue = await self._catalogue(self._caller_of(ctx))
-        cursor = (ctx.params or {}).get("cursor")
         try:
-            tools, following = catalogue.page(_era(ctx), cursor)
+            tools, following = catalogue.page(_era(ctx), (ctx.params or {}).get("cursor"))
         except InvalidCursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
         listing: JsonObject = {"tools": list(tools)} | ({"nextCursor": following} if following else {})
@@ -159,79 +192,150 @@ class NodeServer(Server[dict[str, Any]]):
         return self._stamped(listing | {"ttlMs": LIST_TTL_MS, "cacheScope": "private"})
 
     async def _call(self, ctx: Context) -> JsonObject:
+        """Answer a `tools/call`. Once the message is sound, every failure is a result, our own included (rule 9)."""
         params = dict(ctx.params or {})
-        arguments = params.get("arguments")
         # Arguments of the wrong type are a failure of the call, said by the node; the rest of the message must be sound.
-        _validate(ctx, params if isinstance(arguments, dict) else {k: v for k, v in params.items() if k != "arguments"})
-        caller = self._caller_of(ctx)
-        catalogue = await self._catalogue(caller)
-        name = catalogue.operation_of(params["name"])
-        asked = translate.invocation(
-            params, name=name, caller=caller, trace=self._trace_of(ctx), if_dropped=self._if_dropped
-        )
-        if isinstance(asked, Refused):
-            return self._result(ctx, asked, "")
+        sound = isinstance(params.get("arguments"), dict)
+        _validate(ctx, params if sound else {name: value for name, value in params.items() if name != "arguments"})
+        operation_id, effect = translate.new_id(), EffectState.NONE
         try:
-            answer = await self._node.invoke(asked, _Back(ctx, self))
-        except Exception:  # noqa: BLE001 - a node of any kind may raise anything
-            _log.exception("operation %s failed inside the node", asked.id)
-            answer = Failed(Category.INTERNAL_FAILURE, f"Internal error; the log knows it as operation {asked.id}")
-        self._deliveries.expect(ctx, answer.receipt)
-        if isinstance(answer, Fault):
-            raise MCPError(answer.code, answer.message, answer.data)
-        return self._result(ctx, answer, asked.id)
+            catalogue = await self._catalogue(self._caller_of(ctx))
+            asked = self._asked(ctx, params, catalogue)
+            if isinstance(asked, Refused):
+                return self._result(ctx, asked, operation_id)
+            operation_id, effect = asked.id, EffectState.PARTIAL
+            answer = await self._invoked(ctx, asked)
+            if not isinstance(answer, Fault):
+                return self._result(ctx, answer, asked.id, structured=asked.name in catalogue.structured)
+        except Exception:  # noqa: BLE001 - the last catch: a node may raise anything, no text of it reaches a peer
+            _log.exception("operation %s failed inside the protocol server", operation_id)
+            words = f"Internal error; the log knows it as operation {operation_id}"
+            return self._result(ctx, Failed(Category.INTERNAL_FAILURE, words, effect=effect), operation_id)
+        raise MCPError(answer.code, answer.message, answer.data)
 
-    def _result(self, ctx: Context, answer: Any, operation_id: str) -> JsonObject:
+    def _asked(self, ctx: Context, params: JsonObject, catalogue: Catalogue) -> Invocation | Refused:
+        return translate.invocation(
+            params,
+            name=catalogue.operation_of(params["name"]),
+            caller=self._caller_of(ctx),
+            trace=self._trace_of(ctx),
+            if_dropped=self._if_dropped,
+            header_key=ctx.request.headers.get(KEY_HEADER) if ctx.request is not None else None,
+        )
+
+    async def _invoked(self, ctx: Context, asked: Invocation) -> Answer:
+        back = _Back(ctx, self._levels.wanted(ctx))
+        try:
+            answer = await self._node.invoke(asked, back)
+        finally:
+            back.end()
+        # Before anything is awaited: from here on somebody knows that this answer must be accounted for.
+        self._deliveries.expect(ctx, answer.receipt)
+        await back.said()
+        return answer
+
+    def _result(self, ctx: Context, answer: Answer, operation_id: str, *, structured: bool = False) -> JsonObject:
         era = _era(ctx)
-        made = translate.result(answer, operation_id=operation_id, era=era)
+        made = translate.result(answer, operation_id=operation_id, era=era, structured=structured)
         return self._stamped(made) if era is Era.MODERN else made
 
     def _stamped(self, made: JsonObject) -> JsonObject:
         return translate.stamped(made, {"name": self.name, "version": self.version})
 
     async def _catalogue(self, caller: Caller) -> Catalogue:
-        offer = await self._node.offered_to(caller)
+        """Return the catalogue of `caller`, made once per revision; a listing never fails, so here nothing raises."""
         kept = self._catalogues.get(caller)
-        if kept is not None and kept.revision == int(offer.revision):
-            return kept
-        if len(self._catalogues) >= MAX_SUBSCRIPTIONS:
+        try:
+            offer = await self._node.offered_to(caller)
+            if kept is not None and kept.revision == int(offer.revision):
+                return kept
+            fresh = project(offer)
+        except Exception:  # noqa: BLE001 - a node may raise anything, and a listing never fails
+            _log.exception("the offer to %s cannot be shown; the last one is", caller.name)
+            return kept or Catalogue()
+        if len(self._catalogues) >= MAX_CALLERS:
             self._catalogues.clear()
-        fresh = self._catalogues[caller] = project(offer)
-        for name, reason in fresh.set_aside:
-            _log.warning("tool %s is set aside: %s", name[:64], reason)
+        self._catalogues[caller] = fresh
+        self._note(fresh)
         return fresh
+
+    def _note(self, catalogue: Catalogue) -> None:
+        """Log what is odd about definitions, each remark once."""
+        for words, notes in (("is set aside", catalogue.set_aside), ("is listed", catalogue.warnings)):
+            for note in notes:
+                if note not in self._noted and len(self._noted) < MAX_NOTES:
+                    self._noted.add(note)
+                    _log.warning("tool %.80r %s: %.300s", note[0], words, note[1])
 
     # -- small handlers --
 
     async def _initialized(self, ctx: Context, _params: types.NotificationParams | None) -> None:
         self._sessions[:] = [*self._sessions[-(MAX_SUBSCRIPTIONS - 1) :], ctx.session]
 
-    async def _set_level(self, _ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        self._level = params.level
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self._levels.set(ctx, params.level)
         return types.EmptyResult()
 
-    def wants(self, ctx: Context, level: str) -> bool:
-        """Whether an initialize-era client asked for logs of `level`; in 2026-07-28 the SDK decides per request."""
-        return ctx.protocol_version == MODERN or LEVELS.index(level) >= LEVELS.index(self._level)
+
+class _Levels:
+    """Which log levels a request's client wants to hear.
+
+    An initialize-era client says it once per connection, a 2026-07-28 client in each request: absent means nothing.
+    """
+
+    def __init__(self) -> None:
+        # By the identity of what the client said at `initialize`, which lives as long as its connection; kept with it,
+        # so that an identity is not used twice.
+        self._said: OrderedDict[int, tuple[object, str]] = OrderedDict()
+
+    def set(self, ctx: Context, level: str) -> None:
+        opening = ctx.session.client_params
+        self._said[id(opening)] = (opening, level)
+        if len(self._said) > MAX_SUBSCRIPTIONS:
+            self._said.popitem(last=False)
+
+    def wanted(self, ctx: Context) -> frozenset[str]:
+        if ctx.protocol_version == MODERN:
+            meta = (ctx.params or {}).get("_meta")
+            least = meta.get(types.LOG_LEVEL_META_KEY) if isinstance(meta, Mapping) else None
+        else:
+            least = self._said.get(id(ctx.session.client_params), (None, DEFAULT_LEVEL))[1]
+        return frozenset(LEVELS[LEVELS.index(least) :]) if least in LEVELS else frozenset()
 
 
 class _Back:
-    """What the node says while it works, in order, to the request it belongs to."""
+    """What the node says while it works: in order, to the request it belongs to, and nothing once the node returned."""
 
-    def __init__(self, ctx: Context, server: NodeServer) -> None:
-        self._ctx, self._server = ctx, server
+    def __init__(self, ctx: Context, levels: frozenset[str]) -> None:
+        self._ctx, self._levels = ctx, levels
         self._order = asyncio.Lock()
+        self._over = False
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         async with self._order:
-            await self._ctx.session.report_progress(progress, total, message)
+            if not self._over:
+                await self._ctx.session.report_progress(progress, total, message)
 
     async def log(self, level: str, data: JsonValue) -> None:
-        if level not in LEVELS or not self._server.wants(self._ctx, level):
+        if level not in self._levels:
             return
+        known: Any = level
+        params = types.LoggingMessageNotificationParams(level=known, data=data)
         async with self._order:
-            known: Any = level
-            await self._ctx.session.send_log_message(known, data, related_request_id=self._ctx.request_id)
+            if not self._over:
+                await self._ctx.session.send_notification(
+                    types.LoggingMessageNotification(params=params), related_request_id=self._ctx.request_id
+                )
+
+    def end(self) -> None:
+        """Let nothing more begin."""
+        self._over = True
+
+    async def said(self) -> None:
+        """Return when what had begun is out, so that the answer comes after it."""
+        if self._order.locked():
+            async with self._order:
+                return
 
 
 @contextlib.asynccontextmanager
