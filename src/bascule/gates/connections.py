@@ -44,6 +44,14 @@ class ConnectionCounts:
     slow: int = 0
 
 
+LINGER_TIME: Final = 2.0
+"""Seconds in which what a refused peer still sends is read and thrown away: closing at once would reset the
+connection, and the peer would lose the refusal it is being told."""
+
+LINGER_BYTES: Final = 16 * 1024 * 1024
+"""Bytes thrown away at most for that."""
+
+
 class HeadTooLargeError(Exception):
     """Raised inside the parser's callbacks to end a head that grows past its limit."""
 
@@ -64,15 +72,16 @@ class _Limited(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._in_head, self._refused = True, False
+        self._in_head, self._refused, self._messages = True, False, 0
         self._parsed = self._raw = self._field_count = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn itself
+        transport = cast("asyncio.Transport", _Lingering(transport, self))
         if len(self.connections) >= self.limits.connections:
             self.counts.over_limit += 1
             self.transport, self._refused = transport, True
-            transport.close()
+            transport.abort()
             return
         super().connection_made(transport)
         self._watch()
@@ -81,14 +90,20 @@ class _Limited(HttpToolsProtocol):
         self._unwatch()
         super().connection_lost(exc)
 
+    def mid_request(self) -> bool:
+        """Whether the peer is still sending what is being answered."""
+        return self._in_head or getattr(self.cycle, "more_body", False)
+
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self._refused or cast("_Lingering", self.transport).swallows(len(data)):
             return
         if self._in_head and self._head_timer is None:
             self._watch()
+        before = (self._in_head, self._messages)
         super().data_received(data)
-        # Fields are counted when they are complete, so one endless field would not be: bytes are counted as well.
-        if self._in_head and not self._refused:
+        # Fields are counted when they are complete, so one endless field would not be: bytes are counted as well,
+        # where a whole piece belonged to one head.
+        if before == (True, self._messages) and self._in_head and not self._refused:
             self._raw += len(data)
             if self._raw > self.limits.head:
                 self._refuse(431, "The request's head is too large")
@@ -120,6 +135,7 @@ class _Limited(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head, self._raw = True, 0
+        self._messages += 1
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP, or not within its limits, as JSON-RPC and close (uvicorn's own answer is text)."""
@@ -162,6 +178,40 @@ class _Limited(HttpToolsProtocol):
         )
         self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
         self.transport.close()
+
+
+class _Lingering:
+    """A connection's transport whose `close` is patient while the peer is still sending; all else is the transport's."""
+
+    def __init__(self, transport: asyncio.Transport, protocol: _Limited) -> None:
+        self._transport, self._protocol = transport, protocol
+        self._swallowed = -1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        if self._swallowed >= 0 or self._transport.is_closing():
+            return
+        if not self._protocol.mid_request() or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._swallowed = 0
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._protocol.loop.call_later(LINGER_TIME, self._transport.abort)
+
+    def is_closing(self) -> bool:
+        return self._swallowed >= 0 or self._transport.is_closing()
+
+    def swallows(self, size: int) -> bool:
+        """Whether data is only thrown away; too much of it ends the connection."""
+        if self._swallowed < 0:
+            return False
+        self._swallowed += size
+        if self._swallowed > LINGER_BYTES:
+            self._transport.abort()
+        return True
 
 
 _PHRASES: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
