@@ -104,8 +104,8 @@ def project(offer: Offer) -> Catalogue:
     listed: list[_Listed] = []
     taken: set[str] = set()
     for operation, shown in zip(offer.operations, _by_era(offer.operations, warnings), strict=True):
-        problems = [reason for reason in shown.values() if isinstance(reason, str)]
-        aside.extend((operation.name, reason) for reason in dict.fromkeys(problems))
+        if remark := _unreadable(shown):
+            aside.append((operation.name, remark))
         readable = {era: made for era, made in shown.items() if not isinstance(made, str)}
         if not readable:
             continue
@@ -125,6 +125,14 @@ def project(offer: Offer) -> Catalogue:
         set_aside=tuple(aside),
         warnings=tuple(warnings),
     )
+
+
+def _unreadable(shown: dict[Era, JsonObject | str]) -> str:
+    problems = {era: made for era, made in shown.items() if isinstance(made, str)}
+    if not problems:
+        return ""
+    who = "no client" if len(problems) == len(shown) else f"no {next(iter(problems)).value} client"
+    return f"{who} can read its definition: {next(iter(problems.values()))}"
 
 
 def _promises_structure(one: _Listed) -> bool:
@@ -184,11 +192,11 @@ def _definition(operation: Operation, warnings: list[tuple[str, str]]) -> JsonOb
     """Return the definition of `operation` with an output schema only if that can be used, or why there is none."""
     made = tool(operation)
     if not isinstance(made, dict) or not isinstance(made.get("name"), str) or not made["name"]:
-        return "its definition is no object with a name"
+        return "it is no object with a name"
     try:
         wire.write(made)
     except wire.WireError as error:
-        return f"its definition {error}"
+        return str(error)
     output = made.get("outputSchema")
     if operation.definition is None or not isinstance(output, dict):
         return made
@@ -211,7 +219,7 @@ def _readable(
     if _problem(era, [bare]) is None:
         warnings.append((operation.name, f"its output schema is left out for {era.value} clients: {problem}"))
         return bare
-    return f"{era.value} clients cannot read its definition: {problem}"
+    return problem
 
 
 def _problem(era: Era, definitions: Sequence[JsonObject]) -> str | None:
