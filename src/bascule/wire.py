@@ -43,7 +43,7 @@ def write(value: Any) -> bytes:
     Raises:
         WireError: `value` holds something JSON cannot carry: a non-finite number, a lone surrogate, a foreign type.
     """
-    _refuse_non_finite(value)
+    _check_plain(value)
     try:
         return _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -72,15 +72,21 @@ def _deeper_than(value: Any, limit: int) -> bool:
     return True
 
 
-def _refuse_non_finite(value: Any) -> None:
-    # msgspec writes NaN and Infinity as null, which would change a value without a word.
+def _check_plain(value: Any) -> None:
+    """Refuse what msgspec would write without a word: NaN as null, sets as lists, bytes and dates as strings."""
     stack = [value]
     while stack:
         item = stack.pop()
+        if item is None or isinstance(item, (str, bool, int)):
+            continue
         if isinstance(item, float):
             if item - item != 0.0:
                 raise WireError("cannot be written as JSON: a number that is not finite")
         elif isinstance(item, dict):
+            if not all(isinstance(name, str) for name in item):
+                raise WireError("cannot be written as JSON: a member whose name is no string")
             stack.extend(item.values())
         elif isinstance(item, (list, tuple)):
             stack.extend(item)
+        else:
+            raise WireError(f"cannot be written as JSON: {type(item).__name__}")
