@@ -135,6 +135,7 @@ class Command:
             return True
         finally:
             _leaders.discard(self._popen.pid)
+            self._popen.poll()  # a leader seen as a zombie is still to be reaped
 
     async def _gone_within(self, seconds: float, *, again: signal.Signals) -> bool:
         """Whether the family ended in time; members that show up meanwhile are signalled as well."""
