@@ -84,7 +84,7 @@ class CallersFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = _Known()
-        self._complained: tuple[int, int, int] | bool | None = False
+        self._complaint = ""
 
     def __repr__(self) -> str:
         return f"<CallersFile {self._path}: {len(self._known.digests)} callers>"
