@@ -24,7 +24,7 @@ def config_folder() -> Path:
 def state_folder(environ: Mapping[str, str]) -> Path:
     """Return `BASCULE_STATE`, else the platform's state folder of Bascule."""
     named = environ.get(STATE_VARIABLE)
-    return Path(named) if named else Path(platformdirs.user_state_dir("bascule", appauthor=False))
+    return Path(named).absolute() if named else Path(platformdirs.user_state_dir("bascule", appauthor=False))
 
 
 def find_config(flag: Path | None, environ: Mapping[str, str]) -> Path:
@@ -33,14 +33,20 @@ def find_config(flag: Path | None, environ: Mapping[str, str]) -> Path:
     Raises:
         SettingsError: what was named is not there, or nothing is.
     """
-    named = flag or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
-    if named is not None:
-        if not named.is_file():
-            raise SettingsError(named, [Problem("", None, "there is no such file; `bascule init --dir D` writes one")])
-        return named
+    if flag is not None:
+        return _named(flag, "--config")
+    if environ.get(CONFIG_VARIABLE):
+        return _named(Path(environ[CONFIG_VARIABLE]), CONFIG_VARIABLE)
     for candidate in (Path(FILE), config_folder() / FILE):
         if candidate.is_file():
             return candidate.absolute()
     raise SettingsError(
         None, [Problem("", None, f"no {FILE} here or in {config_folder()}; `bascule init` writes one that works")]
     )
+
+
+def _named(path: Path, by: str) -> Path:
+    if path.is_file():
+        return path.absolute()
+    words = f"{by} names this, which is no file; `bascule init --dir D` writes settings that work"
+    raise SettingsError(path, [Problem("", None, words)])

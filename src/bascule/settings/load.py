@@ -4,7 +4,9 @@ What keys there are is left to `model`, where they stand to `positions`.
 """
 
 import difflib
+import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +16,13 @@ from pydantic import BaseModel, ValidationError
 
 from bascule.settings.errors import Problem, SettingsError
 from bascule.settings.find import state_folder
-from bascule.settings.model import Settings
+from bascule.settings.model import OperationSettings, Settings
 
 MAX_FILE: Final = 1_048_576
 """Bytes of a settings file; more is not one."""
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_AT_LINE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 def load(
@@ -55,10 +60,23 @@ def _document(path: Path) -> tuple[dict[str, Any], bytes]:
         raise SettingsError(path, [Problem("", None, f"is larger than {MAX_FILE} bytes")])
     try:
         return tomllib.loads(source.decode("utf-8")), source
-    except UnicodeDecodeError:
-        raise SettingsError(path, [Problem("", None, "is not UTF-8")]) from None
+    except UnicodeDecodeError as error:
+        words = "is not UTF-8; save it as UTF-8"
+        raise SettingsError(path, [Problem("", source.count(b"\n", 0, error.start) + 1, words)]) from None
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(path, [Problem("", None, f"is not valid TOML: {error}")]) from None
+        raise SettingsError(path, [_unreadable(str(error), source)]) from None
+    except (ValueError, RecursionError):
+        # tomllib lets these two through: whole numbers of thousands of digits, hundreds of nested brackets.
+        raise SettingsError(path, [Problem("", None, "holds a number too long or a list too deep to read")]) from None
+
+
+def _unreadable(complaint: str, source: bytes) -> Problem:
+    """Return what the TOML parser complains of, with the line that it names."""
+    if source.startswith(b"\xef\xbb\xbf"):
+        return Problem("", 1, "begins with a byte order mark; save it as UTF-8 without one")
+    found = _AT_LINE.search(complaint)
+    line = None if found is None else int(found[1]) if found[1] else source.count(b"\n") + 1
+    return Problem("", line, f"is not valid TOML: {_AT_LINE.sub('', complaint)}")
 
 
 def _lines(source: bytes) -> dict[tuple[str, ...], int]:
@@ -76,13 +94,14 @@ def _with_overrides(document: dict[str, Any], overrides: Mapping[str, Any]) -> d
 
 
 def _problems(error: ValidationError, lines: Mapping[tuple[str, ...], int]) -> list[Problem]:
-    return [_problem(entry, lines) for entry in error.errors(include_url=False)]
+    found = [_problem(entry, lines) for entry in error.errors(include_url=False)]
+    return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def _problem(entry: Any, lines: Mapping[tuple[str, ...], int]) -> Problem:
-    path = tuple(str(step) for step in entry["loc"] if step != "[key]")
-    words = _words(entry, path)
-    return Problem(_dotted(path), _line(path, lines), words)
+    steps = [step for step in entry["loc"] if step != "[key]"]
+    path = tuple(str(step) for step in steps)
+    return Problem(_dotted(steps), _line(path, lines), _words(entry, path))
 
 
 def _line(path: Sequence[str], lines: Mapping[tuple[str, ...], int]) -> int | None:
@@ -92,8 +111,15 @@ def _line(path: Sequence[str], lines: Mapping[tuple[str, ...], int]) -> int | No
     return None
 
 
-def _dotted(path: Sequence[str]) -> str:
-    return ".".join(step if step.replace("_", "").replace("-", "").isalnum() else f'"{step}"' for step in path)
+def _dotted(steps: Sequence[str | int]) -> str:
+    """Return the key as one would write it: `operations."service.restart".command[2]`."""
+    written = ""
+    for step in steps:
+        if isinstance(step, int):
+            written += f"[{step}]"
+        else:
+            written += ("." if written else "") + (step if _BARE.fullmatch(step) else json.dumps(step))
+    return written
 
 
 def _words(entry: Any, path: Sequence[str]) -> str:
@@ -101,9 +127,11 @@ def _words(entry: Any, path: Sequence[str]) -> str:
     if kind == "extra_forbidden":
         return _unknown(path)
     if kind == "missing":
-        return "is missing"
+        return "is missing; every operation needs description, command and effect"
     if kind == "literal_error":
         return f"must be one of {context['expected']}"
+    if kind in _BOUNDS:
+        return _BOUNDS[kind].format(**context)
     if kind == "value_error":
         return str(context["error"])
     if kind.endswith("_type"):
@@ -123,9 +151,24 @@ _TYPES: Final = {
 }
 
 
+_BOUNDS: Final = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} items",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+}
+
+
 def _unknown(path: Sequence[str]) -> str:
-    known = sorted(_fields_at(path[:-1]))
-    close = difflib.get_close_matches(path[-1], known, n=1)
+    here, key = path[:-1], path[-1]
+    known = sorted(_fields_at(here))
+    elsewhere = [table for table in Settings.model_fields if key in _fields_at([table])]
+    close = difflib.get_close_matches(key, known, n=1)
+    if elsewhere:
+        table = elsewhere[0] if elsewhere[0] != "operations" else 'operations."NAME"'
+        return f"is not a setting here; it belongs under [{table}]"
     hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
     return f"is not a setting; {hint}"
 
@@ -134,8 +177,6 @@ def _fields_at(path: Sequence[str]) -> set[str]:
     model: type[BaseModel] = Settings
     for step in path:
         if model is Settings and step == "operations":
-            from bascule.settings.model import OperationSettings
-
             return set(OperationSettings.model_fields)
         field = model.model_fields.get(step)
         annotation = field.annotation if field else None

@@ -3,13 +3,18 @@
 Where a value stands in the file is left to `load`; what follows from it to `assembly`.
 """
 
+import math
 import re
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
+from bascule.gates.gate import Receive, Scope, Send
+from bascule.gates.host import HostGate
+from bascule.gates.origin import OriginGate
 from bascule.node.registry import MAX_NAME, NAME
 from bascule.node.rules import InvalidRuleError, allowlist
 from bascule.node.terms import DEFAULT_OUTPUT_CAP, DEFAULT_TIMEOUT
@@ -24,6 +29,9 @@ MAX_OUTPUT_CAP: Final = 8 * 1024 * 1024
 MAX_DRAIN: Final = 600.0
 """Seconds a stopping controller may wait for its work; service managers kill after less."""
 
+HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]*-]{0,253}")
+"""What can be a name or an address; which of them may be bound is judged by `binding`."""
+
 CONTROLLER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -37,6 +45,38 @@ def _named(value: str) -> str:
     if not CONTROLLER_NAME.fullmatch(value):
         raise ValueError("a controller's name has letters, digits, dot, - and _, at most 63")
     return value
+
+
+def _host(value: str) -> str:
+    if not HOST.fullmatch(value):
+        raise ValueError("a name or an address, such as 127.0.0.1 or ::1; the port is a setting of its own")
+    return value
+
+
+async def _nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Stand behind a gate that is made only to judge its entries."""
+
+
+def _judged(gate: Callable[[str], object]) -> AfterValidator:
+    """Let the gate that will use an entry say whether it is one, so that there is one rule for both."""
+
+    def check(value: str) -> str:
+        gate(value)
+        return value
+
+    return AfterValidator(check)
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("JSON Schema has no nan and no inf")
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ValueError("JSON Schema has no dates and times; write them as text in quotes")
 
 
 def _within(most: float, words: str) -> AfterValidator:
@@ -73,6 +113,11 @@ Drain = Annotated[float, BeforeValidator(duration), _within(MAX_DRAIN, '"10m"')]
 OutputCap = Annotated[int, BeforeValidator(size), _within(MAX_OUTPUT_CAP, '"8MiB"')]
 
 
+HostEntry = Annotated[str, _judged(lambda entry: HostGate(_nobody, bind="", hosts=(entry,)))]
+OriginEntry = Annotated[str, _judged(lambda entry: OriginGate(_nobody, origins=(entry,)))]
+Schema = Annotated[dict[str, Any], AfterValidator(_json)]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -81,10 +126,10 @@ class ControllerSettings(_Strict):
     """`[controller]`: who it is and where it listens."""
 
     name: Annotated[str, AfterValidator(_named)] = Field(default_factory=default_name)
-    host: str = "127.0.0.1"
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8765
-    hosts: list[str] = []
-    origins: list[str] = []
+    hosts: list[HostEntry] = []
+    origins: list[OriginEntry] = []
     public_bind: bool = False
     drain: Drain = 20.0
 
@@ -114,7 +159,7 @@ class OperationSettings(_Strict):
     command: Annotated[list[str], Field(min_length=1, max_length=256)]
     effect: Literal["read", "write", "destructive"]
     title: str = ""
-    arguments: dict[str, dict[str, Any]] = {}
+    arguments: dict[str, Schema] = {}
     timeout: Timeout = DEFAULT_TIMEOUT
     output_cap: OutputCap = DEFAULT_OUTPUT_CAP
     output: Literal["text", "json"] = "text"

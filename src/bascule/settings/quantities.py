@@ -6,8 +6,8 @@ Which limits a quantity has is left to the setting that takes it.
 import re
 from typing import Final
 
-DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h)")
-SIZE: Final = re.compile(r"(\d{1,9})(B|KiB|MiB)")
+DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
+SIZE: Final = re.compile(r"([0-9]{1,9})(B|KiB|MiB)")
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES: Final = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
