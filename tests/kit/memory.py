@@ -5,7 +5,7 @@ Framing and its malformed lines are `stdio`'s and not here: every message is one
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,15 +21,19 @@ Streams = tuple[Any, Any]
 
 
 @asynccontextmanager
-async def piped(server: NodeServer) -> AsyncIterator[Streams]:
-    """Serve one connection; yields the client's (read, write) streams, which is also what `Client` takes."""
+async def piped(server: NodeServer, outlet: Callable[[Any], Any] = lambda stream: stream) -> AsyncIterator[Streams]:
+    """Serve one connection; yields the client's (read, write) streams, which is also what `Client` takes.
+
+    `outlet` may wrap the stream that the server writes to.
+    """
     to_server, server_reads = anyio.create_memory_object_stream[SessionMessage | Exception](32)
     to_client, client_reads = anyio.create_memory_object_stream[SessionMessage | Exception](32)
     async with server.lifespan(server) as state, anyio.create_task_group() as serving:
 
         async def serve() -> None:
             options = server.create_initialization_options()
-            await serve_dual_era_loop(server, server_reads, to_client, lifespan_state=state, init_options=options)
+            writes = outlet(to_client)
+            await serve_dual_era_loop(server, server_reads, writes, lifespan_state=state, init_options=options)
 
         serving.start_soon(serve)
         async with to_server, client_reads:
@@ -38,9 +42,9 @@ async def piped(server: NodeServer) -> AsyncIterator[Streams]:
 
 
 @asynccontextmanager
-async def raw_peer(server: NodeServer, era: str, *, open_it: bool = True) -> AsyncIterator[LinePeer]:
+async def raw_peer(server: NodeServer, era: str, *, open_it: bool = True, **pipe: Any) -> AsyncIterator[LinePeer]:
     """A raw client of `era`; one of the initialize era has shaken hands unless told otherwise."""
-    async with piped(server) as (read, write):
+    async with piped(server, **pipe) as (read, write):
 
         async def send(line: bytes) -> None:
             await write.send(SessionMessage(jsonrpc_message_adapter.validate_python(json.loads(line), by_name=False)))

@@ -146,6 +146,22 @@ async def test_header_and_body_that_disagree_are_refused(node, served, http):
     assert node.invocations == []
 
 
+async def test_arguments_that_clients_repeat_in_headers_are_held_to_them_once_the_tool_is_seen(node, served, http):
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    node.does(operation("x", arguments=schema), echo)
+    headers = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "x"}
+    message = modern("tools/call", name="x", arguments={"region": "north"})
+    for wrong in ({}, {"mcp_param_region": "south"}):
+        response = await post(http, served, message, **headers | wrong)
+        assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
+    assert node.invocations == []
+    response = await post(http, served, message, **headers, mcp_param_region="north")
+    assert response.json()["result"]["structuredContent"] == {"region": "north"}
+    hidden = modern("tools/call", name="y", arguments={"region": "north"})
+    response = await post(http, served, hidden, **headers | {"mcp_name": "y", "mcp_param_region": "south"})
+    assert response.json()["result"]["_meta"]["bascule/category"] == "unsupported_command"
+
+
 async def test_an_unknown_revision_is_refused_with_what_is_served(served, http):
     message = request("tools/list", enveloped({"_meta": {PREFIX + "protocolVersion": "2099-01-01"}}))
     response = await post(http, served, message, mcp_protocol_version="2099-01-01", mcp_method="tools/list")

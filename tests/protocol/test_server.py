@@ -544,6 +544,52 @@ async def test_nothing_is_said_after_the_node_returned_and_what_had_begun_is_out
         assert len(peer.notifications) == 1
 
 
+class Held:
+    """A stream on which progress stands still until it is released."""
+
+    def __init__(self):
+        self.inner, self.entered, self.release = None, asyncio.Event(), asyncio.Event()
+
+    def __call__(self, stream):
+        self.inner = stream
+        return self
+
+    async def send(self, item):
+        if getattr(item.message, "method", "") == "notifications/progress":
+            self.entered.set()
+            await self.release.wait()
+        await self.inner.send(item)
+
+    async def aclose(self):
+        await self.inner.aclose()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.aclose()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_answer_waits_for_what_is_still_being_said(node, era):
+    held, tasks = Held(), []
+
+    async def script(invocation, back):
+        tasks.append(asyncio.ensure_future(back.progress(1)))
+        await held.entered.wait()
+        return Completed("done")
+
+    node.does("x", script)
+    async with deadline(), raw_peer(served(node), era, outlet=held) as peer:
+        ticket = await peer.start("tools/call", {"name": "x", "_meta": {"progressToken": 1}})
+        await held.entered.wait()
+        await ask(peer, "tools/list")
+        assert ticket in peer._waiting
+        held.release.set()
+        assert words((await peer.answer(ticket))["result"]) == "done"
+        assert methods_of(peer) == ["progress"]
+
+
 # -- changes --
 
 
@@ -588,6 +634,8 @@ async def test_standing_streams_end_with_their_result_when_closed(node):
 
 
 async def test_where_nothing_is_watched_no_changes_are_promised(node):
+    async with deadline(), raw_peer(served(node, watched_as=None), "modern") as peer:
+        assert (await ask(peer, "server/discover"))["result"]["capabilities"]["tools"] == {"listChanged": False}
     async with (
         deadline(),
         piped(served(node, watched_as=None)) as streams,

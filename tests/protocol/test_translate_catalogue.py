@@ -165,6 +165,17 @@ def test_only_our_own_tools_with_a_shown_output_schema_promise_a_structured_valu
     assert project(Offer(Revision(1), (ours, theirs, hidden))).structured == {"ours"}
 
 
+def test_arguments_that_go_into_headers_are_known_and_those_that_cannot_are_warned_of():
+    good = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
+    bad = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
+    plain = {"type": "object", "properties": {"a": {"type": "string"}}}
+    offered = [operation(name, arguments=schema) for name, schema in {"good": good, "bad": bad, "plain": plain}.items()]
+    made = project(Offer(Revision(1), tuple(offered)))
+    assert made.mirrored == {"good": good}
+    assert [name for name, _ in made.warnings] == ["bad"]
+    assert len(everything(made, Era.MODERN)) == 3
+
+
 # -- pages --
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp_types import methods
 from pydantic import ValidationError
 
@@ -48,6 +49,8 @@ class Catalogue:
     """From every spelling of a tool to its operation's name."""
     structured: frozenset[str] = frozenset()
     """Operations shown with an output schema of our own: each success must carry a structured value."""
+    mirrored: dict[str, JsonObject] = field(default_factory=dict)
+    """Operations some of whose arguments HTTP clients repeat in headers (`x-mcp-header`), and their input schemas."""
     set_aside: Notes = ()
     """Definitions that are not shown, to everybody or to one era."""
     warnings: Notes = ()
@@ -92,6 +95,11 @@ class _Listed:
     name: str
     shown: dict[Era, JsonObject]
 
+    @property
+    def schema(self) -> JsonObject:
+        schema: JsonObject = next(iter(self.shown.values()))["inputSchema"]
+        return schema
+
 
 def project(offer: Offer) -> Catalogue:
     """Return the catalogue of `offer`.
@@ -114,17 +122,28 @@ def project(offer: Offer) -> Catalogue:
             aside.append((operation.name, f"another tool is already called {name}"))
             continue
         taken.add(name)
-        if len(name) > SHOWN_WHOLE:
-            warnings.append((operation.name, f"its name has {len(name)} characters; some clients cut at {SHOWN_WHOLE}"))
         listed.append(_Listed(operation, name, readable))
+        warnings.extend((operation.name, remark) for remark in _remarks(listed[-1]))
     return Catalogue(
         revision=int(offer.revision),
         pages={era: _paged([one.shown[era] for one in listed if era in one.shown]) for era in Era},
         names=_names(listed),
         structured=frozenset(one.operation.name for one in listed if _promises_structure(one)),
+        mirrored={one.operation.name: one.schema for one in listed if _in_headers(one.schema)},
         set_aside=tuple(aside),
         warnings=tuple(warnings),
     )
+
+
+def _in_headers(schema: JsonObject) -> bool:
+    return bool(x_mcp_header_map(schema)) and find_invalid_x_mcp_header(schema) is None
+
+
+def _remarks(one: _Listed) -> Iterator[str]:
+    if len(one.name) > SHOWN_WHOLE:
+        yield f"its name has {len(one.name)} characters; some clients cut at {SHOWN_WHOLE}"
+    if reason := find_invalid_x_mcp_header(one.schema):
+        yield f"clients of {MODERN} over HTTP leave it out: {reason}"
 
 
 def _unreadable(shown: dict[Era, JsonObject | str]) -> str:

@@ -17,6 +17,7 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import methods
 from pydantic import ValidationError
 
@@ -115,7 +116,7 @@ class NodeServer(Server[dict[str, Any]]):
             get_tool_input_schema=lambda _name: None,
             on_list_tools=_answered_by_middleware,
             on_call_tool=_answered_by_middleware,
-            on_subscriptions_listen=self._listen,
+            on_subscriptions_listen=self._listen if watched_as is not None else None,
         )
         self.middleware[:] = [self._answer]
         self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
@@ -203,10 +204,13 @@ class NodeServer(Server[dict[str, Any]]):
             asked = self._asked(ctx, params, catalogue)
             if isinstance(asked, Refused):
                 return self._result(ctx, asked, operation_id)
+            _check_headers(ctx, catalogue.mirrored.get(asked.name), asked.arguments)
             operation_id, effect = asked.id, EffectState.PARTIAL
             answer = await self._invoked(ctx, asked)
             if not isinstance(answer, Fault):
                 return self._result(ctx, answer, asked.id, structured=asked.name in catalogue.structured)
+        except _HeaderMismatchError:
+            raise
         except Exception:  # noqa: BLE001 - the last catch: a node may raise anything, no text of it reaches a peer
             _log.exception("operation %s failed inside the protocol server", operation_id)
             words = f"Internal error; the log knows it as operation {operation_id}"
@@ -353,6 +357,22 @@ async def _watching(server: Server[Any]) -> AsyncIterator[dict[str, Any]]:
 async def _answered_by_middleware(_ctx: Context, _params: Any) -> Any:
     # Registered so that the SDK advertises tools and checks the order of opening; reached only before the handshake.
     raise MCPError(types.INVALID_REQUEST, "Not initialized")
+
+
+class _HeaderMismatchError(MCPError):
+    """The HTTP request contradicts itself: the one failure of a sound call that the specification wants as an error."""
+
+
+def _check_headers(ctx: Context, schema: JsonObject | None, arguments: JsonValue) -> None:
+    """Hold `Mcp-Param-*` headers to the arguments they repeat (MCP 2026-07-28, Streamable HTTP, custom headers).
+
+    Not in the SDK's hook, which is asked before anyone is known to see the tool (architecture, rule 1).
+    """
+    if schema is None or ctx.request is None or not isinstance(arguments, dict):
+        return
+    rejection = validate_mcp_param_headers(schema, arguments, ctx.request.headers)
+    if rejection is not None:
+        raise _HeaderMismatchError(rejection.code, rejection.message, rejection.data)
 
 
 def _opened(ctx: Context) -> bool:
