@@ -6,13 +6,12 @@ Dispatch, versions and message shapes are the SDK's; what happens in between is 
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import mcp_types as types
 from mcp import MCPError
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
@@ -36,6 +35,7 @@ from bascule.node.terms import (
     Refused,
 )
 from bascule.protocol import translate
+from bascule.protocol.back import Context, Levels, RequestBack
 from bascule.protocol.catalogue import Catalogue, InvalidCursorError, project
 from bascule.protocol.delivery import Deliveries
 from bascule.protocol.translate import Era
@@ -56,15 +56,7 @@ MAX_CALLERS: Final = 64
 MAX_NOTES: Final = 1_000
 """Remarks about definitions that are remembered so that each is logged once."""
 
-LEVELS: Final[tuple[str, ...]] = get_args(types.LoggingLevel)
-"""From least to most severe (RFC 5424), as the SDK lists them."""
-
-DEFAULT_LEVEL: Final = "info"
-"""What an initialize-era client hears before it says `logging/setLevel`."""
-
 _log: Final = logging.getLogger("bascule.protocol")
-
-Context = ServerRequestContext[Any, Any]
 
 
 class NodeServer(Server[dict[str, Any]]):
@@ -104,7 +96,7 @@ class NodeServer(Server[dict[str, Any]]):
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus, max_subscriptions=MAX_SUBSCRIPTIONS)
         self._sessions: list[ServerSession] = []
-        self._levels = _Levels()
+        self._levels = Levels()
         self._catalogues: dict[Caller, Catalogue] = {}
         self._noted: set[tuple[str, str]] = set()
         super().__init__(
@@ -228,11 +220,8 @@ class NodeServer(Server[dict[str, Any]]):
         )
 
     async def _invoked(self, ctx: Context, asked: Invocation) -> Answer:
-        back = _Back(ctx, self._levels.wanted(ctx))
-        try:
-            answer = await self._node.invoke(asked, back)
-        finally:
-            back.end()
+        back = RequestBack(ctx, self._levels.wanted(ctx))
+        answer = await self._node.invoke(asked, back)
         # Before anything is awaited: from here on somebody knows that this answer must be accounted for.
         self._deliveries.expect(ctx, answer.receipt)
         await back.said()
@@ -279,67 +268,6 @@ class NodeServer(Server[dict[str, Any]]):
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self._levels.set(ctx, params.level)
         return types.EmptyResult()
-
-
-class _Levels:
-    """Which log levels a request's client wants to hear.
-
-    An initialize-era client says it once per connection, a 2026-07-28 client in each request: absent means nothing.
-    """
-
-    def __init__(self) -> None:
-        # By the identity of what the client said at `initialize`, which lives as long as its connection; kept with it,
-        # so that an identity is not used twice.
-        self._said: OrderedDict[int, tuple[object, str]] = OrderedDict()
-
-    def set(self, ctx: Context, level: str) -> None:
-        opening = ctx.session.client_params
-        self._said[id(opening)] = (opening, level)
-        if len(self._said) > MAX_SUBSCRIPTIONS:
-            self._said.popitem(last=False)
-
-    def wanted(self, ctx: Context) -> frozenset[str]:
-        if ctx.protocol_version == MODERN:
-            meta = (ctx.params or {}).get("_meta")
-            least = meta.get(types.LOG_LEVEL_META_KEY) if isinstance(meta, Mapping) else None
-        else:
-            least = self._said.get(id(ctx.session.client_params), (None, DEFAULT_LEVEL))[1]
-        return frozenset(LEVELS[LEVELS.index(least) :]) if least in LEVELS else frozenset()
-
-
-class _Back:
-    """What the node says while it works: in order, to the request it belongs to, and nothing once the node returned."""
-
-    def __init__(self, ctx: Context, levels: frozenset[str]) -> None:
-        self._ctx, self._levels = ctx, levels
-        self._order = asyncio.Lock()
-        self._over = False
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        async with self._order:
-            if not self._over:
-                await self._ctx.session.report_progress(progress, total, message)
-
-    async def log(self, level: str, data: JsonValue) -> None:
-        if level not in self._levels:
-            return
-        known: Any = level
-        params = types.LoggingMessageNotificationParams(level=known, data=data)
-        async with self._order:
-            if not self._over:
-                await self._ctx.session.send_notification(
-                    types.LoggingMessageNotification(params=params), related_request_id=self._ctx.request_id
-                )
-
-    def end(self) -> None:
-        """Let nothing more begin."""
-        self._over = True
-
-    async def said(self) -> None:
-        """Return when what had begun is out, so that the answer comes after it."""
-        if self._order.locked():
-            async with self._order:
-                return
 
 
 @contextlib.asynccontextmanager
