@@ -1,0 +1,397 @@
+"""A server on stdin and stdout: our own framing in front of the SDK's dual-era loop, and an orderly end.
+
+What requests mean is the server's. The SDK's own stdio leaves malformed lines unanswered and loses answers at the end
+of input (decision 5).
+
+How it ends:
+
+1. End of input: what is in flight is answered first, within a grace; then it ends.
+2. SIGTERM or SIGINT: no more input, a shorter grace. A second signal ends at once.
+3. A dead parent, or nobody reading: at once; there is no one to answer.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.context import ServerRequestContext
+from mcp.server.runner import serve_dual_era_loop
+from mcp.shared.message import SessionMessage
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from bascule import wire
+from bascule.node.terms import JsonObject, Receipt
+from bascule.protocol import framing, pipes
+from bascule.protocol.framing import Batch, Malformed, Notification, Reply, Request, TooLong
+from bascule.protocol.ledger import MAX_IN_FLIGHT, Flight, Gathering, Ledger
+from bascule.protocol.server import NodeServer
+
+MAX_ANSWER: Final = 9 * 1024 * 1024
+"""Bytes of one line to a client: SDK clients die of lines over 10 MiB."""
+
+END_GRACE: Final = 5.0
+"""Seconds that answers in flight get after the end of input."""
+
+SIGNAL_GRACE: Final = 2.0
+"""Seconds that they get after a first signal: common clients kill 2 s after it."""
+
+BATCHES: Final = "2025-03-26"
+"""The one revision that has batches."""
+
+OPERATION_ID: Final = "bascule/operationId"
+
+_log: Final = logging.getLogger("bascule.protocol.stdio")
+
+Inward: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
+
+
+class StdioDeliveries:
+    """Receipts by our request id, until the line is written or will not be."""
+
+    def __init__(self) -> None:
+        self._receipts: dict[Any, Receipt] = {}
+
+    def expect(self, ctx: ServerRequestContext[Any, Any], receipt: Receipt) -> None:
+        """Keep `receipt` until the answer is written."""
+        self._receipts[ctx.request_id] = receipt
+
+    def settle(self, our_id: Any, *, handed_over: bool, cause: str = "") -> None:
+        """The answer to `our_id` was handed over, or will not be."""
+        receipt = self._receipts.pop(our_id, None)
+        if receipt is not None:
+            if handed_over:
+                receipt.delivered()
+            else:
+                receipt.undelivered(cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in bytes, times in seconds."""
+
+    line: int = framing.MAX_LINE
+    answer: int = MAX_ANSWER
+    end_grace: float = END_GRACE
+    signal_grace: float = SIGNAL_GRACE
+
+
+async def serve_stdio(
+    server: NodeServer,
+    *,
+    deliveries: StdioDeliveries,
+    parent_gone: Callable[[], Awaitable[None]] | None = None,
+    stdin: int = 0,
+    stdout: int = 1,
+    limits: Limits | None = None,
+    handle_signals: bool = True,
+) -> int:
+    """Serve one client until it leaves; return the exit code, 0."""
+    reading, writing = pipes.take(stdin, stdout)
+    with reading, writing:
+        connection = _Connection(deliveries, limits or Limits())
+        await connection.attach(reading, writing)
+        try:
+            await connection.serve(server, parent_gone, handle_signals=handle_signals)
+        finally:
+            connection.close()
+    return 0
+
+
+class _Connection:
+    """One client's pipe: lines in, the SDK's messages through, lines out."""
+
+    def __init__(self, deliveries: StdioDeliveries, limits: Limits) -> None:
+        self._deliveries, self._limits = deliveries, limits
+        self._lines, self._ledger = framing.Lines(limits.line), Ledger()
+        self._incoming = pipes.Incoming(self._heard)
+        self._outgoing = pipes.Outgoing()
+        self._version = ""
+        self._to_server: Inward
+        self._to_server, self._server_reads = anyio.create_memory_object_stream(float("inf"))
+        self._writes: asyncio.Queue[tuple[bytes, int | None]] = asyncio.Queue()
+        self._changed = asyncio.Event()
+
+    async def attach(self, reading: Any, writing: Any) -> None:
+        await self._outgoing.attach(writing)
+        await self._incoming.attach(reading)
+
+    def close(self) -> None:
+        self._incoming.close()
+        self._outgoing.close()
+
+    async def serve(
+        self, server: NodeServer, parent_gone: Callable[[], Awaitable[None]] | None, *, handle_signals: bool
+    ) -> None:
+        server_writes, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+        async with server.lifespan(server) as state:
+            loop = asyncio.ensure_future(
+                serve_dual_era_loop(server, self._server_reads, server_writes, lifespan_state=state)
+            )
+            relaying = asyncio.ensure_future(self._relay(from_server))
+            writer = asyncio.ensure_future(self._write_forever())
+            try:
+                await self._until_the_end(parent_gone, loop, handle_signals=handle_signals)
+                self._to_server.close()
+                # What the SDK still says to unanswered requests is part of an orderly end, but nobody waits long for it.
+                await asyncio.wait({loop}, timeout=self._limits.signal_grace)
+                await asyncio.wait({asyncio.ensure_future(self._writes.join())}, timeout=self._limits.signal_grace)
+            finally:
+                for task in (loop, relaying, writer):
+                    task.cancel()
+                await asyncio.gather(loop, relaying, writer, return_exceptions=True)
+                self._server_reads.close()
+
+    async def _until_the_end(
+        self, parent_gone: Callable[[], Awaitable[None]] | None, loop: "asyncio.Future[None]", *, handle_signals: bool
+    ) -> None:
+        first, second = asyncio.Event(), asyncio.Event()
+        with _signals(first, second) if handle_signals else contextlib.nullcontext():
+            at_once = [self._outgoing.broken.wait(), second.wait(), *([parent_gone()] if parent_gone else [])]
+            gone = [asyncio.ensure_future(end) for end in at_once]
+            ends = [asyncio.ensure_future(event.wait()) for event in (self._incoming.ended, first)]
+            try:
+                await asyncio.wait({*gone, *ends, loop}, return_when=asyncio.FIRST_COMPLETED)
+                if any(end.done() for end in gone) or loop.done():  # 3
+                    return
+                for line in self._lines.finish() if self._incoming.ended.is_set() else ():
+                    self._line(line)
+                self._incoming.pause()
+                grace = self._limits.signal_grace if first.is_set() else self._limits.end_grace  # 1, 2
+                quiet = asyncio.ensure_future(self._quiet())
+                await asyncio.wait(
+                    {quiet, *gone, ends[1]} - ({ends[1]} if first.is_set() else set()),
+                    timeout=grace,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                quiet.cancel()
+            finally:
+                for end in (*gone, *ends):
+                    end.cancel()
+
+    async def _quiet(self) -> None:
+        """Return once nothing awaited is in flight and everything is written."""
+        while self._ledger.awaited:
+            self._changed.clear()
+            await self._changed.wait()
+        await self._writes.join()
+
+    # -- from the client --
+
+    def _heard(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            self._line(line)
+        if len(self._ledger) >= MAX_IN_FLIGHT:
+            self._incoming.pause()
+
+    def _line(self, line: bytes | TooLong) -> None:
+        if isinstance(line, TooLong):
+            self._refuse(Malformed(INVALID_REQUEST, f"Invalid request: a line is over {self._limits.line} bytes"), None)
+            return
+        message = framing.read(line)
+        if isinstance(message, Batch):
+            self._batch(message)
+        else:
+            self._take(message, None)
+
+    def _batch(self, batch: Batch) -> None:
+        if self._version != BATCHES:
+            words = f"Invalid request: only {BATCHES} has batches, once it was negotiated"
+            self._refuse(Malformed(INVALID_REQUEST, words), None)
+        elif not 0 < len(batch.values) <= framing.MAX_BATCH:
+            words = f"Invalid request: a batch has 1 to {framing.MAX_BATCH} messages"
+            self._refuse(Malformed(INVALID_REQUEST, words), None)
+        else:
+            gathering = Gathering()
+            for value in batch.values:
+                self._take(framing.classify(value), gathering)
+            gathering.closed = True
+            self._write_batch(gathering)
+
+    def _take(self, message: Request | Notification | Reply | Malformed, batch: Gathering | None) -> None:
+        match message:
+            case Malformed():
+                self._refuse(message, batch)
+            case Request(id=client_id, method="initialize") if batch is not None:
+                self._refuse(
+                    Malformed(INVALID_REQUEST, "Invalid request: initialize cannot be in a batch", client_id), batch
+                )
+            case Request(id=client_id, method=method, params=params):
+                ours = self._ledger.open(client_id, method, batch)
+                if ours is None:
+                    words = "Invalid request: a request with this id is in flight"
+                    self._refuse(Malformed(INVALID_REQUEST, words, client_id), batch)
+                    return
+                self._send(JSONRPCRequest(jsonrpc="2.0", id=ours, method=method, params=params))
+            case Notification(method="notifications/cancelled", params=params):
+                self._cancel(params or {})
+            case Notification(method=method, params=params):
+                self._send(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
+            case Reply(id=client_id, result=result, error=error):
+                self._send(
+                    JSONRPCResponse(jsonrpc="2.0", id=client_id, result=result)
+                    if result is not None
+                    else JSONRPCError(jsonrpc="2.0", id=client_id, error=ErrorData.model_validate(error))
+                )
+
+    def _cancel(self, params: JsonObject) -> None:
+        """Pass a cancel on under our id; a cancelled request is not answered, and its id is free again."""
+        ours = self._ledger.inside(params.get("requestId"))
+        if ours is None:
+            return
+        self._send(
+            JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={**params, "requestId": ours})
+        )
+        flight = self._close(ours)
+        self._deliveries.settle(ours, handed_over=False, cause="cancelled")
+        if flight is not None and flight.batch is not None:
+            self._write_batch(flight.batch)
+
+    def _send(self, message: Any) -> None:
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._to_server.send_nowait(SessionMessage(message))
+
+    # -- from the server --
+
+    async def _relay(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        async with from_server:
+            async for session_message in from_server:
+                self._said(session_message.message)
+
+    def _said(self, message: Any) -> None:
+        match message:
+            case JSONRPCResponse(id=ours, result=result):
+                self._answer(ours, {"result": result})
+            case JSONRPCError(id=ours, error=error):
+                self._answer(ours, {"error": error.model_dump(by_alias=True, exclude_none=True)})
+            case JSONRPCNotification(method=method, params=params):
+                said = {"jsonrpc": "2.0", "method": method}
+                self._write(said | ({"params": self._client_ids(params)} if params is not None else {}), None)
+            case JSONRPCRequest():
+                self._write(message.model_dump(by_alias=True, exclude_none=True), None)
+
+    def _client_ids(self, params: JsonObject) -> JsonObject:
+        """Give a subscription's notifications the id that the client knows it by."""
+        meta = params.get("_meta")
+        if not isinstance(meta, dict) or SUBSCRIPTION_ID_META_KEY not in meta:
+            return params
+        theirs = self._ledger.outside(meta[SUBSCRIPTION_ID_META_KEY])
+        return params if theirs is None else {**params, "_meta": {**meta, SUBSCRIPTION_ID_META_KEY: theirs}}
+
+    def _answer(self, ours: Any, body: JsonObject) -> None:
+        flight = self._close(ours)
+        if flight is None:
+            self._deliveries.settle(ours, handed_over=False, cause="cancelled")
+            return
+        if flight.method == "initialize" and "result" in body:
+            self._version = str(body["result"].get("protocolVersion", ""))
+        answer = {"jsonrpc": "2.0", "id": flight.id, **body}
+        if flight.batch is None:
+            self._write(answer, ours, flight)
+            return
+        self._deliveries.settle(ours, handed_over=True)
+        flight.batch.answers.append(answer)
+        self._write_batch(flight.batch)
+
+    def _close(self, ours: Any) -> Flight | None:
+        flight = self._ledger.close(ours)
+        self._changed.set()
+        if len(self._ledger) == MAX_IN_FLIGHT - 1 and not self._incoming.ended.is_set():
+            self._incoming.resume()
+        return flight
+
+    # -- to the client --
+
+    def _refuse(self, malformed: Malformed, batch: Gathering | None) -> None:
+        error = {"code": malformed.code, "message": malformed.message}
+        answer: JsonObject = {"jsonrpc": "2.0", "id": malformed.id, "error": error}
+        if batch is None:
+            self._write(answer, None)
+        else:
+            batch.answers.append(answer)
+
+    def _write_batch(self, gathering: Gathering) -> None:
+        if not gathering.complete or not gathering.answers:
+            return
+        room = self._limits.answer // len(gathering.answers) - 2
+        fitting = [self._encoded(answer, None, room) for answer in gathering.answers]
+        gathering.answers = []
+        self._writes.put_nowait((b"[" + b",".join(fitting) + b"]", None))
+
+    def _write(self, message: JsonObject, ours: int | None, flight: Flight | None = None) -> None:
+        self._writes.put_nowait((self._encoded(message, flight, self._limits.answer), ours))
+
+    def _encoded(self, message: JsonObject, flight: Flight | None, room: int) -> bytes:
+        try:
+            line = wire.write(message)
+        except wire.WireError as error:
+            _log.error("an answer could not be written: %s", error)
+            return wire.write(_error(message, INTERNAL_ERROR, "Internal error"))
+        if len(line) <= room:
+            return line
+        return wire.write(_too_large(message, len(line), room))
+
+    async def _write_forever(self) -> None:
+        while True:
+            line, ours = await self._writes.get()
+            try:
+                handed_over = await self._outgoing.write(line)
+                self._deliveries.settle(ours, handed_over=handed_over, cause="the client's pipe is closed")
+            finally:
+                self._writes.task_done()
+
+
+def _error(message: JsonObject, code: int, words: str) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": code, "message": words}}
+
+
+def _too_large(message: JsonObject, size: int, room: int) -> JsonObject:
+    """Return what is said in place of an answer that would kill the client: its true size, and the operation's id."""
+    result = message.get("result")
+    if not isinstance(result, dict) or "content" not in result:
+        return _error(message, INTERNAL_ERROR, f"The answer has {size} bytes; a line may have {room}")
+    meta = result.get("_meta")
+    operation = meta.get(OPERATION_ID) if isinstance(meta, dict) else None
+    known = f" The operation is {operation}." if isinstance(operation, str) else ""
+    words = (
+        f"The operation was executed, but its answer of {size} bytes is over the {room} that a client can read.{known}"
+    )
+    small: JsonObject = {"content": [{"type": "text", "text": words}], "isError": True}
+    small |= {name: result[name] for name in ("resultType",) if name in result}
+    if isinstance(meta, dict):
+        small["_meta"] = {name: value for name, value in meta.items() if len(repr(value)) < 1000}
+    return {**{name: value for name, value in message.items() if name != "result"}, "result": small}
+
+
+@contextlib.contextmanager
+def _signals(first: asyncio.Event, second: asyncio.Event) -> Any:
+    def note() -> None:
+        (second if first.is_set() else first).set()
+
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    try:
+        for number in numbers:
+            loop.add_signal_handler(number, note)
+    except NotImplementedError:  # Windows: a signal ends the process there, as it does by default
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
