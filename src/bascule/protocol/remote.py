@@ -95,7 +95,7 @@ class RemoteNode:
         *,
         token: Callable[[], str],
         expectation: Expectation,
-        token_place: str = "the configured place",
+        token_place: str = "the configured place",  # noqa: S107 - words about a place, no token
         client: tuple[str, str] = ("bascule-bridge", bascule.__version__),
         backend: CheckedBackend | None = None,
         tls: ssl.SSLContext | None = None,
@@ -335,6 +335,8 @@ class RemoteNode:
             self._fail(problem(error.failure, url=self._url, place=self._place))
         except MCPError as error:
             self._fail(not_modern(_as_words(error), url=self._url))
+        except _UnexpectedError as error:
+            self._fail(unexpected(str(error), url=self._url))
         except TimeoutError:
             self._fail(
                 Problem(f"The controller at {self._url} did not list its tools within {FETCH:g} s", "See its log")

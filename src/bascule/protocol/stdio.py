@@ -162,26 +162,37 @@ class _Connection:
         first, second = asyncio.Event(), asyncio.Event()
         with _signals(first, second) if handle_signals else contextlib.nullcontext():
             at_once = [self._outgoing.broken.wait(), second.wait(), *([parent_gone()] if parent_gone else [])]
-            gone = [asyncio.ensure_future(end) for end in at_once]
-            ends = [asyncio.ensure_future(event.wait()) for event in (self._incoming.ended, first)]
+            gone: set[asyncio.Future[Any]] = {asyncio.ensure_future(end) for end in at_once}
+            ended, told = asyncio.ensure_future(self._incoming.ended.wait()), asyncio.ensure_future(first.wait())
             try:
-                await asyncio.wait({*gone, *ends, loop}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({*gone, ended, told, loop}, return_when=asyncio.FIRST_COMPLETED)
                 if any(end.done() for end in gone) or loop.done():  # 3
                     return
-                for line in self._lines.finish() if self._incoming.ended.is_set() else ():
-                    self._line(line)
-                self._incoming.pause()
-                grace = self._limits.signal_grace if first.is_set() else self._limits.end_grace  # 1, 2
-                quiet = asyncio.ensure_future(self._quiet())
-                await asyncio.wait(
-                    {quiet, *gone, ends[1]} - ({ends[1]} if first.is_set() else set()),
-                    timeout=grace,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                quiet.cancel()
+                await self._last_answers(gone, told, first)
             finally:
-                for end in (*gone, *ends):
+                for end in (*gone, ended, told):
                     end.cancel()
+
+    async def _last_answers(
+        self, gone: "set[asyncio.Future[Any]]", told: "asyncio.Future[Any]", first: asyncio.Event
+    ) -> None:
+        """Let what is in flight be answered, within its grace; a signal that comes meanwhile shortens it."""
+        if self._incoming.ended.is_set():  # 1
+            for line in self._lines.finish():
+                self._line(line)
+        self._incoming.pause()
+        quiet = asyncio.ensure_future(self._quiet())
+        try:
+            if not first.is_set():
+                await asyncio.wait(
+                    {quiet, told, *gone}, timeout=self._limits.end_grace, return_when=asyncio.FIRST_COMPLETED
+                )
+            if first.is_set():  # 2
+                await asyncio.wait(
+                    {quiet, *gone}, timeout=self._limits.signal_grace, return_when=asyncio.FIRST_COMPLETED
+                )
+        finally:
+            quiet.cancel()
 
     async def _quiet(self) -> None:
         """Return once nothing awaited is in flight and everything is written."""
