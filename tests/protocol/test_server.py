@@ -227,6 +227,13 @@ async def test_kinds_without_items_are_neither_advertised_nor_served(node, era):
         assert capabilities == {"tools": {"listChanged": True}, "logging": {}}
 
 
+async def test_a_ping_is_answered_where_the_revision_has_it(node):
+    async with deadline(), raw_peer(served(node), "legacy") as peer:
+        assert (await ask(peer, "ping"))["result"] == {}
+    async with deadline(), raw_peer(served(node), "modern") as peer:
+        assert (await ask(peer, "ping"))["error"]["code"] == -32601
+
+
 # -- calling --
 
 

@@ -54,9 +54,11 @@ def test_both_spellings_stand_for_the_operation_and_any_other_name_for_itself():
 
 def test_no_definition_can_claim_the_name_of_another_operation():
     thief = foreign("thief", _meta={"bascule/operation": "a.b"})
-    made = project(Offer(Revision(1), (thief, operation("a.b"))))
-    assert made.operation_of("a.b") == "a.b"
-    assert made.operation_of("a_b") == "a.b"
+    for offered in ((thief, operation("a.b")), (operation("a.b"), thief)):
+        made = project(Offer(Revision(1), offered))
+        assert made.operation_of("a.b") == "a.b"
+        assert made.operation_of("a_b") == "a.b"
+        assert made.operation_of("thief") == "far.thief"
 
 
 UNREADABLE = {

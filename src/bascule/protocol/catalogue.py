@@ -160,7 +160,7 @@ def _promises_structure(one: _Listed) -> bool:
 
 def _names(listed: Sequence[_Listed]) -> dict[str, str]:
     # What a tool and an operation are really called comes before what something else may also be called.
-    exact = {one.name: one.operation.name for one in reversed(listed)}
+    exact = {one.name: one.operation.name for one in listed}
     exact |= {one.operation.name: one.operation.name for one in listed if one.operation.name not in exact}
     for one in listed:
         for alias in _aliases(one):

@@ -47,7 +47,7 @@ async def watched(app: Any, scope: MutableMapping[str, Any], receive: Any, send:
     async def watching() -> Any:
         nonlocal gone
         message = await receive()
-        if message["type"] == "http.disconnect" and not handed_over:
+        if message["type"] == "http.disconnect":
             gone = True
         return message
 
