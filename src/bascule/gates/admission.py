@@ -6,7 +6,7 @@ Work slots are the node's; connections are counted before the gates. It never wa
 from collections import Counter
 from typing import Final
 
-from bascule.gates.gate import REFUSED, App, Receive, Scope, Send, fields, refuse
+from bascule.gates.gate import REFUSED, App, Receive, Scope, Send, fields, refuse, was_read, when_read
 from bascule.identity import Caller
 
 READING: Final = 64
@@ -19,8 +19,6 @@ STREAMS: Final = 64
 """Standing streams in all."""
 
 RETRY_AFTER: Final = (b"retry-after", b"1")
-
-_RELEASE: Final = "bascule.admission.release"
 
 
 class Admission:
@@ -39,13 +37,6 @@ class Admission:
 
     def may_stream(self, caller: str) -> bool:
         return self.streams[caller] < self._limits[1] and self.streams.total() < self._limits[2]
-
-
-def was_read(scope: Scope) -> None:
-    """Say that the request was read whole; its place is free again. Saying so twice is harmless."""
-    release = scope.pop(_RELEASE, None)
-    if release is not None:
-        release()
 
 
 class AdmissionGate:
@@ -72,7 +63,7 @@ class AdmissionGate:
         def release() -> None:
             self._admission.reading -= 1
 
-        scope[_RELEASE] = release
+        when_read(scope, release)
         try:
             await self._app(scope, receive, send)
         finally:

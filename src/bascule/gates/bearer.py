@@ -11,8 +11,7 @@ How tokens are kept and compared is left to `callers`; what the caller may do to
 from collections.abc import Callable
 from typing import Final
 
-from bascule.gates.gate import REFUSED, App, Receive, Scope, Send, fields, refuse
-from bascule.gates.path import LIVENESS
+from bascule.gates.gate import LIVENESS, REFUSED, App, Receive, Scope, Send, fields, refuse
 from bascule.identity import Caller, put_caller
 
 Authenticate = Callable[[str], Caller | None]

@@ -6,8 +6,7 @@ What is in it is left to `json_body`. After the body, `receive` tells of the pee
 import asyncio
 from typing import Final
 
-from bascule.gates.admission import was_read
-from bascule.gates.gate import REFUSED, App, Message, Receive, Scope, Send, fields, refuse
+from bascule.gates.gate import REFUSED, App, Message, Receive, Scope, Send, fields, refuse, was_read
 
 MAX_BODY: Final = 4_194_304
 """Bytes, inclusive: what the node we follow accepts; the bridge says so before sending more."""

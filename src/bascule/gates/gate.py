@@ -17,6 +17,10 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Gate: TypeAlias = Callable[[App], App]
 """Takes what stands behind it and returns itself in front of that."""
 
+ENDPOINT: Final = b"/mcp"
+LIVENESS: Final = b"/healthz"
+READINESS: Final = b"/readyz"
+
 INVALID_REQUEST: Final = -32600
 PARSE_ERROR: Final = -32700
 REFUSED: Final = -32000
@@ -63,3 +67,16 @@ def fields(scope: Scope, name: bytes) -> list[bytes]:
 
 
 _FIELDS: Final = "bascule.fields"
+_RELEASE: Final = "bascule.release"
+
+
+def when_read(scope: Scope, release: Callable[[], None]) -> None:
+    """Keep `release` until the request was read whole."""
+    scope[_RELEASE] = release
+
+
+def was_read(scope: Scope) -> None:
+    """Say that the request was read whole, or never will be; saying so twice is harmless."""
+    release = scope.pop(_RELEASE, None)
+    if release is not None:
+        release()

@@ -6,8 +6,7 @@ What readiness means is left to whoever is asked; liveness only says that the pr
 from collections.abc import Awaitable, Callable
 
 from bascule import wire
-from bascule.gates.gate import App, Receive, Scope, Send
-from bascule.gates.path import ENDPOINT, LIVENESS
+from bascule.gates.gate import ENDPOINT, LIVENESS, App, Receive, Scope, Send
 
 
 class Health:

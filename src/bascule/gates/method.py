@@ -5,8 +5,7 @@ There is no stream to GET and no session to DELETE: a refusal says so by `Allow`
 
 from typing import Final
 
-from bascule.gates.gate import REFUSED, App, Receive, Scope, Send, refuse
-from bascule.gates.path import ENDPOINT
+from bascule.gates.gate import ENDPOINT, REFUSED, App, Receive, Scope, Send, refuse
 
 _ENDPOINT: Final = frozenset({"POST"})
 _HEALTH: Final = frozenset({"GET", "HEAD"})

@@ -5,11 +5,8 @@ What each path does is left to `health` and to the endpoint; decoding and normal
 
 from typing import Final
 
-from bascule.gates.gate import REFUSED, App, Receive, Scope, Send, refuse
+from bascule.gates.gate import ENDPOINT, LIVENESS, READINESS, REFUSED, App, Receive, Scope, Send, refuse
 
-ENDPOINT: Final = b"/mcp"
-LIVENESS: Final = b"/healthz"
-READINESS: Final = b"/readyz"
 PATHS: Final = frozenset({ENDPOINT, LIVENESS, READINESS})
 
 
