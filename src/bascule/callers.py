@@ -156,6 +156,15 @@ def _entry(path: Path, name: str, entry: Any) -> str:
     return digest
 
 
+def names_in(path: Path) -> tuple[str, ...]:
+    """Return the names of the callers in the file at `path`.
+
+    Raises:
+        CallersError: it cannot be read or is not sound.
+    """
+    return tuple(_read(path))
+
+
 def create_caller(path: Path, name: str, *, created: str, note: str = "") -> str:
     """Add caller `name` to the file at `path`, making the file where there is none, and return its token.
 

@@ -3,9 +3,11 @@
 Each subcommand is left to its file, imported when it is called: `--help` and `--version` must not pay for the SDK.
 """
 
+import os
 import sys
+import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import click
 import typer
@@ -21,6 +23,10 @@ from bascule.cli.options import (
     UrlOption,
     chosen,
 )
+from bascule.cli.output import finish, prepare, say
+
+INTERRUPTED: Final = 130
+"""What shells expect of a program that SIGINT ended."""
 
 app = typer.Typer(
     name="bascule",
@@ -37,19 +43,36 @@ app.add_typer(token_app, name="token")
 
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line; return its exit code. Errors are words on stderr, never a traceback."""
+    prepare()
+    code = _code(arguments)
+    return code if finish() else int(Exit.FAILED)
+
+
+def _code(arguments: list[str] | None) -> int:
     try:
         code = app(arguments, standalone_mode=False)
     except CommandError as error:
-        print(f"bascule: {error}", file=sys.stderr)
+        say(f"bascule: {error}", sys.stderr)
         return int(error.code)
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         return int(Exit.FAILED)
+    except Exception as error:  # noqa: BLE001 - the last catch: people get words, whatever happened
+        return _fault(error)
     return int(code) if isinstance(code, int) else 0
+
+
+def _fault(error: Exception) -> int:
+    """Say that this is our own fault; where it happened is said to whoever asked for debugging."""
+    if os.environ.get("BASCULE_LOG", "").lower() == "debug":
+        traceback.print_exception(error)
+    words = f"a fault of bascule itself ({type(error).__name__}); BASCULE_LOG=debug shows where. Please report it"
+    say(f"bascule: {words}", sys.stderr)
+    return int(Exit.FAILED)
 
 
 def _version(wanted: bool) -> None:
@@ -194,7 +217,7 @@ def connect(
     """Print or write a client's entry for the bridge."""
     from bascule.cli import connect as command
 
-    place = command.Place(client, server_name, file, write=write)
+    place = command.Place(client, server_name, file, write=write, by_file=token_file is not None)
     return command.run(place, chosen(url, token_env, token_file, expect, config))
 
 

@@ -4,7 +4,6 @@ The way there is left to `assembly`; here arguments become JSON and outcomes exi
 """
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from bascule import wire
 from bascule.cli.exits import CommandError, Exit, exit_of
+from bascule.cli.output import say, say_json
 from bascule.connection import Called, Connection
 
 
@@ -40,13 +40,15 @@ def run(connect: Callable[[], Connection], request: Request, *, as_json: bool) -
         called = asyncio.run(_call(connect(), request, arguments))
     except bridge.ConnectionRefusedByUsError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
+    except bridge.ControllerError as error:
+        raise CommandError(Exit.TRANSPORT, str(error)) from None
     code = exit_of(called.category)
     if as_json:
-        print(json.dumps(called.result, indent=2, ensure_ascii=False))
+        say_json(called.result)
     elif code == Exit.DONE:
-        print(called.text)
+        say(called.text)
     if code != Exit.DONE:
-        print(f"bascule: {called.text}", file=sys.stderr)
+        say(f"bascule: {called.text}", sys.stderr)
     return code
 
 
@@ -54,6 +56,8 @@ async def _call(connection: Connection, request: Request, arguments: dict[str, A
     from bascule.assembly import bridge
 
     async with bridge.connect(connection) as session:
+        # Said before the call: whoever answers there must be the expected one, and take this token.
+        await session.identity()
         return await session.call(request.name, arguments, patience=request.timeout)
 
 

@@ -4,6 +4,7 @@ Writing is left to `connect`. Which of these were proven with the client itself 
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,14 +16,22 @@ from bascule.connection import DEFAULT_TOKEN_VARIABLE
 REQUEST_TIMEOUT_MS: Final = 120_000
 """What clients are told to wait for a call, where they can be told: more than any default operation runs."""
 
+MAX_NAME: Final = 40
+"""Characters of a server's name: with a tool's name it has to fit the 64 that models' APIs take."""
+
+_ANY_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """What starts the bridge."""
 
+    server: str
+    """What the client calls it."""
     program: str
     arguments: tuple[str, ...]
-    variable: str = DEFAULT_TOKEN_VARIABLE
+    variable: str | None = DEFAULT_TOKEN_VARIABLE
+    """The variable that holds the token; None where the arguments name a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +46,41 @@ class Client:
     toml: bool = False
     expands: bool = True
     """Whether it expands a reference to a variable; one that does not is given a token file."""
-    also: Callable[[Command], tuple[tuple[str, ...], Any]] | None = None
-    """A second member that the entry needs."""
-    max_name: int = 64
+    variables: re.Pattern[str] = _ANY_VARIABLE
+    """Which variables it expands."""
+    question: Callable[[Command], dict[str, Any]] | None = None
+    """What it asks its user for, where it asks; goes into the list `inputs`."""
+    max_name: int = MAX_NAME
 
 
 def _plain(reference: str, **more: Any) -> Callable[[Command], dict[str, Any]]:
     def entry(command: Command) -> dict[str, Any]:
-        env = {command.variable: reference.replace("NAME", command.variable)}
-        return {"command": command.program, "args": list(command.arguments), "env": env, **more}
+        made: dict[str, Any] = {"command": command.program, "args": list(command.arguments)}
+        if command.variable is not None:
+            made["env"] = {command.variable: reference.replace("NAME", command.variable)}
+        return made | more
 
     return entry
 
 
 def _vscode(command: Command) -> dict[str, Any]:
-    return {"type": "stdio", **_plain("${input:bascule-token}")(command)}
+    return {"type": "stdio", **_plain(f"${{input:{command.server}-token}}")(command)}
 
 
-def _vscode_input(_command: Command) -> tuple[tuple[str, ...], Any]:
-    question = {
+def _vscode_question(command: Command) -> dict[str, Any]:
+    return {
         "type": "promptString",
-        "id": "bascule-token",
-        "description": "Token of the controller",
+        "id": f"{command.server}-token",
+        "description": f"Token of the controller behind {command.server}",
         "password": True,
     }
-    return ("inputs",), [question]
 
 
 def _codex(command: Command) -> dict[str, Any]:
-    return {
-        "command": command.program,
-        "args": list(command.arguments),
-        "env_vars": [command.variable],
-        "tool_timeout_sec": REQUEST_TIMEOUT_MS // 1000,
-    }
-
-
-def _desktop(command: Command) -> dict[str, Any]:
-    return {"command": command.program, "args": list(command.arguments)}
+    made: dict[str, Any] = {"command": command.program, "args": list(command.arguments)}
+    if command.variable is not None:
+        made["env_vars"] = [command.variable]
+    return made | {"tool_timeout_sec": REQUEST_TIMEOUT_MS // 1000}
 
 
 def _home(*parts: str) -> Callable[[Mapping[str, str]], Path]:
@@ -99,11 +105,8 @@ def _desktop_file(environ: Mapping[str, str]) -> Path:
 
 
 def _codex_file(environ: Mapping[str, str]) -> Path:
-    return (
-        Path(environ["CODEX_HOME"]) / "config.toml"
-        if environ.get("CODEX_HOME")
-        else _home(".codex", "config.toml")(environ)
-    )
+    home = environ.get("CODEX_HOME")
+    return (Path(home) if home else _home(".codex")(environ)) / "config.toml"
 
 
 CLIENTS: Final[dict[str, Client]] = {
@@ -112,14 +115,19 @@ CLIENTS: Final[dict[str, Client]] = {
         _openclaw_file,
         ("mcp", "servers"),
         _plain("${NAME}", requestTimeoutMs=REQUEST_TIMEOUT_MS),
+        variables=re.compile(r"[A-Z_][A-Z0-9_]*"),
         max_name=30,
     ),
     "claude-code": Client("Claude Code", lambda _environ: Path(".mcp.json"), ("mcpServers",), _plain("${NAME}")),
-    "claude-desktop": Client("Claude Desktop", _desktop_file, ("mcpServers",), _desktop, expands=False),
+    "claude-desktop": Client("Claude Desktop", _desktop_file, ("mcpServers",), _plain(""), expands=False),
     "codex": Client("Codex", _codex_file, ("mcp_servers",), _codex, toml=True),
     "cursor": Client("Cursor", _home(".cursor", "mcp.json"), ("mcpServers",), _plain("${env:NAME}")),
     "vscode": Client(
-        "VS Code", lambda _environ: Path(".vscode", "mcp.json"), ("servers",), _vscode, also=_vscode_input
+        "VS Code",
+        lambda _environ: Path(".vscode", "mcp.json"),
+        ("servers",),
+        _vscode,
+        question=_vscode_question,
     ),
     "gemini": Client(
         "Gemini CLI", _home(".gemini", "settings.json"), ("mcpServers",), _plain("$NAME", timeout=REQUEST_TIMEOUT_MS)

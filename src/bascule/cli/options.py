@@ -4,8 +4,12 @@ What each command does with a connection is its own.
 """
 
 import os
+import re
+import shlex
+import shutil
+import sys
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -35,16 +39,42 @@ ExpectOption: TypeAlias = Annotated[
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+"""The name of an environment variable (POSIX.1, 8.1), within reason."""
+
+
+def program() -> list[str]:
+    """Return what starts this very installation from any folder and any PATH.
+
+    The script beside the interpreter, where there is one; never `-m` alone, which would import from the folder it is
+    started in, and agents are started in folders that others write.
+    """
+    script = Path(sys.executable).with_name("bascule.exe" if sys.platform == "win32" else "bascule")
+    return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "bascule"]
+
+
+def command_name() -> str:
+    """Return what a person types to start this installation: `bascule` where PATH leads to it, else its full path."""
+    start = program()
+    found = shutil.which("bascule")
+    if found is not None and len(start) == 1 and Path(found).samefile(start[0]):
+        return "bascule"
+    return shlex.join(start)
+
+
 def remote(
     url: str, token_env: str | None, token_file: Path | None, expect: list[str] | None, *, offer_fallback: bool = False
 ) -> Connection:
     """Return the connection that the options describe.
 
     Raises:
-        CommandError: both a variable and a file were given.
+        CommandError: both a variable and a file were given, or what cannot name a variable.
     """
     if token_env and token_file:
         raise CommandError(Exit.USAGE, "--token-env and --token-file: give one of them")
+    if token_env is not None and (not VARIABLE.fullmatch(token_env) or token_env.startswith("bsc_")):
+        # Not quoted: it may be the token itself, given by mistake.
+        raise CommandError(Exit.USAGE, "--token-env takes the name of a variable, never the token itself")
     return Connection(url, token_env or DEFAULT_TOKEN_VARIABLE, token_file, tuple(expect or ()), offer_fallback)
 
 
@@ -68,10 +98,15 @@ def _own(token_env: str | None, token_file: Path | None, expect: list[str] | Non
         settings = load(find_config(config, os.environ))
     except SettingsError as error:
         raise CommandError(Exit.USAGE, f"{error}\n(or name a controller with --url)") from None
-    host = settings.controller.host
-    if host in ("", "0.0.0.0", "::"):  # noqa: S104 - a wildcard bind is reached through loopback
-        host = "127.0.0.1"
+    if settings.controller.port == 0:
+        words = f"{settings.path} lets the controller pick its port; name it as `serve` showed it, with --url"
+        raise CommandError(Exit.USAGE, words)
+    host = settings.controller.host.removeprefix("[").removesuffix("]")
+    if host in ("", "0", "*", "0.0.0.0", "::"):  # noqa: S104 - a wildcard bind is reached through loopback
+        host = "::1" if host == "::" else "127.0.0.1"
     url = f"http://{f'[{host}]' if ':' in host else host}:{settings.controller.port}/mcp"
-    if token_env is None and token_file is None and not os.environ.get(DEFAULT_TOKEN_VARIABLE):
-        token_file = settings.credentials / "owner"
+    owner = settings.credentials / "owner"
+    if token_env is None and token_file is None and (owner.exists() or not os.environ.get(DEFAULT_TOKEN_VARIABLE)):
+        # The variable may well hold the token of another machine's controller.
+        token_file = owner
     return remote(url, token_env, token_file, expect)

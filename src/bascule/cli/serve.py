@@ -36,6 +36,9 @@ def run(config: Path | None, host: str | None, port: int | None, *, public_bind:
         raise CommandError(Exit.TRANSPORT, str(error)) from None
     except StoreUnavailableError as error:
         raise CommandError(Exit.FAILED, f"{error}: {error.detail}. Nothing was started") from None
+    except OSError as error:
+        words = f"the state folder {settings.state} cannot be used: {error.strerror}; BASCULE_STATE names another"
+        raise CommandError(Exit.FAILED, words) from None
 
 
 def _announce(line: str) -> None:

@@ -4,11 +4,11 @@ Fetching it is left to `assembly`.
 """
 
 import asyncio
-import json
 import textwrap
 from typing import Any
 
 from bascule.cli.exits import CommandError, Exit
+from bascule.cli.output import say, say_json
 from bascule.connection import Connection
 
 
@@ -26,7 +26,10 @@ def run(connection: Connection, *, as_json: bool) -> int:
         raise CommandError(Exit.USAGE, str(error)) from None
     except bridge.ControllerError as error:
         raise CommandError(Exit.TRANSPORT, str(error)) from None
-    print(json.dumps(tools, indent=2, ensure_ascii=False) if as_json else _table(tools))
+    if as_json:
+        say_json(tools)
+    else:
+        say(_table(tools))
     return Exit.DONE
 
 
