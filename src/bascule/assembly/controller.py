@@ -15,11 +15,8 @@ from typing import Any, Final
 
 from bascule import __version__, binding
 from bascule.assembly.loop import run
+from bascule.assembly.operations import registry
 from bascule.callers import CallersFile
-from bascule.capabilities import plugins
-from bascule.capabilities.declared import Declared, DeclaredCommand, InvalidDeclarationError
-from bascule.capabilities.device import Device
-from bascule.capabilities.which import Which
 from bascule.gates.accept import AcceptGate
 from bascule.gates.admission import Admission, AdmissionGate
 from bascule.gates.bearer import BearerGate
@@ -41,18 +38,15 @@ from bascule.gates.trace import TraceGate, trace_of
 from bascule.identity import Caller, caller_of
 from bascule.listener import Listener, listen
 from bascule.node.capability import Capability
-from bascule.node.errors import InvalidOperationError
 from bascule.node.local import LocalNode
-from bascule.node.registry import Registry
 from bascule.node.rules import allowlist
-from bascule.node.terms import Cause, Confirmation, Effect
+from bascule.node.terms import Cause
 from bascule.platform import processes
 from bascule.platform.files import make_private_dir
 from bascule.protocol.delivery import HttpDeliveries, scope_of
 from bascule.protocol.endpoint import Endpoint
 from bascule.protocol.server import NodeServer
-from bascule.redaction import mask
-from bascule.settings import OperationSettings, Problem, Settings, SettingsError
+from bascule.settings import Settings
 from bascule.store.sqlite import SqliteRecord, read_entries
 
 RECORD: Final = "bascule.sqlite3"
@@ -82,58 +76,6 @@ class Controller:
     app: App
     draining: Draining
     counts: ConnectionCounts
-
-
-def capabilities(settings: Settings, extra: Sequence[Capability] = ()) -> list[Capability]:
-    """Return what this machine offers: built in, declared, plugged in.
-
-    Raises:
-        SettingsError: a declared operation cannot work as written.
-        InvalidOperationError: a plug-in cannot be used.
-    """
-    declared = [_declared(name, operation) for name, operation in settings.operations.items()]
-    try:
-        commands = Declared(declared, environ=os.environ, redact=mask)
-    except InvalidDeclarationError as error:
-        key = ("operations", error.operation, *error.key)
-        words = str(error).removeprefix(f"{error.operation}: ")
-        problem = Problem(".".join(str(step) for step in key), settings.locate(*key), words)
-        raise SettingsError(settings.path, [problem]) from None
-    return [Device(), Which(os.environ), commands, *plugins.load(settings.plugins.enabled), *extra]
-
-
-def _declared(name: str, operation: OperationSettings) -> DeclaredCommand:
-    return DeclaredCommand(
-        name=name,
-        description=operation.description,
-        command=tuple(operation.command),
-        effect=Effect(operation.effect),
-        title=operation.title,
-        arguments=operation.arguments,
-        cwd=operation.cwd,
-        environment=tuple(operation.environment),
-        timeout=operation.timeout,
-        output_cap=operation.output_cap,
-        output=operation.output,
-        confirmation=Confirmation(operation.confirmation) if operation.confirmation else None,
-    )
-
-
-def registry(settings: Settings, extra: Sequence[Capability] = ()) -> Registry:
-    """Return the live registry of everything the settings and `extra` name.
-
-    Raises:
-        SettingsError: an operation cannot be registered, with its line where it has one.
-    """
-    registered = Registry()
-    try:
-        for capability in capabilities(settings, extra):
-            registered.add(capability)
-    except InvalidOperationError as error:
-        name = next((name for name in settings.operations if str(error).startswith(name)), None)
-        line = settings.locate("operations", name) if name else None
-        raise SettingsError(settings.path, [Problem(f"operations.{name}" if name else "", line, str(error))]) from None
-    return registered
 
 
 def controller(settings: Settings, bind: binding.Bind, *, extra: Sequence[Capability] = ()) -> Controller:

@@ -40,10 +40,10 @@ def own_hops(config: Path | None) -> Iterator[Finding]:
 
 
 def _operations(settings: Settings) -> Iterator[Finding]:
-    from bascule.assembly import controller
+    from bascule.assembly import operations
 
     try:
-        entries = controller.registry(settings).entries
+        entries = operations.registry(settings).entries
     except SettingsError as error:
         yield Finding("operations", False, str(error), Exit.USAGE)
         return

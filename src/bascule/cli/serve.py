@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bascule.cli.exits import CommandError, Exit
-from bascule.settings import SettingsError, find_config, load
+from bascule.settings import Settings, SettingsError, find_config, load
 
 
 def run(config: Path | None, host: str | None, port: int | None, *, public_bind: bool) -> int:
@@ -23,6 +23,7 @@ def run(config: Path | None, host: str | None, port: int | None, *, public_bind:
         settings = load(find_config(config, os.environ), overrides=overrides)
     except SettingsError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
+    _check(settings)
     from bascule import binding
     from bascule.assembly import controller
     from bascule.node.errors import StoreUnavailableError
@@ -39,6 +40,19 @@ def run(config: Path | None, host: str | None, port: int | None, *, public_bind:
     except OSError as error:
         words = f"the state folder {settings.state} cannot be used: {error.strerror}; BASCULE_STATE names another"
         raise CommandError(Exit.FAILED, words) from None
+
+
+def _check(settings: Settings) -> None:
+    """Find what is wrong with the settings before the SDK is loaded, which takes longer than all of this."""
+    from bascule import binding
+    from bascule.assembly import operations
+
+    own = settings.controller
+    try:
+        operations.check(settings)
+        binding.assess(own.host, own.port, public=own.public_bind)
+    except (SettingsError, binding.BindRefusedError) as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
 
 
 def _announce(line: str) -> None:

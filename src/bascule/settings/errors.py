@@ -3,9 +3,14 @@
 Finding the place is left to `positions`, judging values to `model`.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +38,14 @@ class SettingsError(Exception):
             f"{where}{f':{problem.line}' if problem.line else ''}: {f'{problem.key}: ' if problem.key else ''}{problem.words}"
             for problem in self.problems
         ]
+
+
+def dotted(steps: Sequence[str | int]) -> str:
+    """Return a key as one would write it: `operations."service.restart".command[2]`."""
+    written = ""
+    for step in steps:
+        if isinstance(step, int):
+            written += f"[{step}]"
+        else:
+            written += ("." if written else "") + (step if _BARE.fullmatch(step) else json.dumps(step))
+    return written

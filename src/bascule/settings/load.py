@@ -4,7 +4,6 @@ What keys there are is left to `model`, where they stand to `positions`.
 """
 
 import difflib
-import json
 import os
 import re
 import tomllib
@@ -14,14 +13,13 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from bascule.settings.errors import Problem, SettingsError
+from bascule.settings.errors import Problem, SettingsError, dotted
 from bascule.settings.find import state_folder
 from bascule.settings.model import OperationSettings, Settings
 
 MAX_FILE: Final = 1_048_576
 """Bytes of a settings file; more is not one."""
 
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _AT_LINE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -101,7 +99,7 @@ def _problems(error: ValidationError, lines: Mapping[tuple[str, ...], int]) -> l
 def _problem(entry: Any, lines: Mapping[tuple[str, ...], int]) -> Problem:
     steps = [step for step in entry["loc"] if step != "[key]"]
     path = tuple(str(step) for step in steps)
-    return Problem(_dotted(steps), _line(path, lines), _words(entry, path))
+    return Problem(dotted(steps), _line(path, lines), _words(entry, path))
 
 
 def _line(path: Sequence[str], lines: Mapping[tuple[str, ...], int]) -> int | None:
@@ -109,17 +107,6 @@ def _line(path: Sequence[str], lines: Mapping[tuple[str, ...], int]) -> int | No
         if tuple(path[:length]) in lines:
             return lines[tuple(path[:length])]
     return None
-
-
-def _dotted(steps: Sequence[str | int]) -> str:
-    """Return the key as one would write it: `operations."service.restart".command[2]`."""
-    written = ""
-    for step in steps:
-        if isinstance(step, int):
-            written += f"[{step}]"
-        else:
-            written += ("." if written else "") + (step if _BARE.fullmatch(step) else json.dumps(step))
-    return written
 
 
 def _words(entry: Any, path: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 Where a value stands in the file is left to `load`; what follows from it to `assembly`.
 """
 
+import difflib
 import math
 import re
 import socket
@@ -18,6 +19,7 @@ from bascule.gates.origin import OriginGate
 from bascule.node.registry import MAX_NAME, NAME
 from bascule.node.rules import InvalidRuleError, allowlist
 from bascule.node.terms import DEFAULT_OUTPUT_CAP, DEFAULT_TIMEOUT
+from bascule.settings.errors import Problem, dotted
 from bascule.settings.quantities import duration, size
 
 MAX_TIMEOUT: Final = 86_400.0
@@ -33,6 +35,20 @@ HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]*-]{0,253}")
 """What can be a name or an address; which of them may be bound is judged by `binding`."""
 
 CONTROLLER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+DASH: Final = "may_start_with_dash"
+"""Our own word beside an argument's JSON Schema."""
+
+KEYWORDS: Final = frozenset(
+    {
+        "type", "enum", "const", "default", "title", "description", "examples", "deprecated", "readOnly", "writeOnly",
+        "minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType",
+        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+        "allOf", "anyOf", "oneOf", "not", "if", "then", "else", DASH,
+    }
+)  # fmt: skip
+"""What JSON Schema 2020-12 has for strings, numbers and booleans: the only values a placeholder takes."""
 
 
 def default_name() -> str:
@@ -65,6 +81,21 @@ def _judged(gate: Callable[[str], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _schema(value: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a keyword that JSON Schema would silently ignore: a mistyped limit must not be no limit."""
+    for keyword in value:
+        if keyword in KEYWORDS or keyword.startswith(("$", "x-")):
+            continue
+        if keyword in ("required", "optional"):
+            raise ValueError("every argument is required unless it has a default")
+        close = difflib.get_close_matches(keyword, KEYWORDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(KEYWORDS))}"
+        raise ValueError(f"{keyword} is no keyword of JSON Schema for one value; {hint}")
+    if type(value.get(DASH, False)) is not bool:
+        raise ValueError(f"{DASH} must be true or false")
+    return dict(_json(value))
 
 
 def _json(value: Any) -> Any:
@@ -115,7 +146,7 @@ OutputCap = Annotated[int, BeforeValidator(size), _within(MAX_OUTPUT_CAP, '"8MiB
 
 HostEntry = Annotated[str, _judged(lambda entry: HostGate(_nobody, bind="", hosts=(entry,)))]
 OriginEntry = Annotated[str, _judged(lambda entry: OriginGate(_nobody, origins=(entry,)))]
-Schema = Annotated[dict[str, Any], AfterValidator(_json)]
+Schema = Annotated[dict[str, Any], AfterValidator(_schema)]
 
 
 class _Strict(BaseModel):
@@ -208,6 +239,10 @@ class Settings(_Strict):
     def credentials(self) -> Path:
         """The folder of the clients' own tokens; the controller never reads it."""
         return self._path.parent / "credentials"
+
+    def problem(self, *key: str | int, words: str) -> Problem:
+        """Return the problem of `key` that was found later, with its line."""
+        return Problem(dotted(key), self.locate(*key), words)
 
     def locate(self, *key: str | int) -> int | None:
         """Return the line of `key`, or of what encloses it; None where the file has no such place."""
