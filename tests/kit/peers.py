@@ -57,7 +57,7 @@ class LinePeer:
         if "method" in message:
             self.notifications.append(message)
             return
-        waiting = self._waiting.pop(message["id"], None)
+        waiting = self._waiting.get(message["id"])
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
@@ -72,7 +72,9 @@ class LinePeer:
 
     async def answer(self, ticket: int) -> dict[str, Any]:
         async with asyncio.timeout(PATIENCE):
-            return await self._waiting[ticket]
+            answer = await self._waiting[ticket]
+        del self._waiting[ticket]
+        return answer
 
     async def cancel(self, ticket: int) -> None:
         self._waiting.pop(ticket).cancel()
