@@ -19,7 +19,6 @@ from bascule.node.terms import Confirmation, Effect
 from bascule.redaction import mask
 from bascule.settings import OperationSettings, Problem, Settings, SettingsError
 
-
 _IN_SCHEMA: Final = re.compile(r"\bat /properties/([A-Za-z_]\w*)(?:/(\w+))?")
 """The place of a fault in the schema that an operation's arguments make together."""
 

@@ -106,12 +106,13 @@ def _replace(file: Path, content: bytes) -> None:
 def _toml_with(before: str, table: str, name: str, entry: dict[str, Any]) -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
+    from tomlkit.items import InlineTable
 
     try:
         expected = tomllib.loads(before)
         document: Any = tomlkit.parse(before)
         servers = document.setdefault(table, tomlkit.table(is_super_table=True))
-        made = tomlkit.table()
+        made = tomlkit.inline_table() if isinstance(servers, InlineTable) else tomlkit.table()
         made.update(entry)
         servers[name] = made
         after = tomlkit.dumps(document)

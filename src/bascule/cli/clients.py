@@ -83,6 +83,10 @@ def _codex(command: Command) -> dict[str, Any]:
     return made | {"tool_timeout_sec": REQUEST_TIMEOUT_MS // 1000}
 
 
+def _desktop(command: Command) -> dict[str, Any]:
+    return {"command": command.program, "args": list(command.arguments)}
+
+
 def _home(*parts: str) -> Callable[[Mapping[str, str]], Path]:
     return lambda environ: Path(environ.get("HOME") or Path.home()).joinpath(*parts)
 
@@ -119,7 +123,7 @@ CLIENTS: Final[dict[str, Client]] = {
         max_name=30,
     ),
     "claude-code": Client("Claude Code", lambda _environ: Path(".mcp.json"), ("mcpServers",), _plain("${NAME}")),
-    "claude-desktop": Client("Claude Desktop", _desktop_file, ("mcpServers",), _plain(""), expands=False),
+    "claude-desktop": Client("Claude Desktop", _desktop_file, ("mcpServers",), _desktop, expands=False),
     "codex": Client("Codex", _codex_file, ("mcp_servers",), _codex, toml=True),
     "cursor": Client("Cursor", _home(".cursor", "mcp.json"), ("mcpServers",), _plain("${env:NAME}")),
     "vscode": Client(
