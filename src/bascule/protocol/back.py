@@ -45,13 +45,16 @@ class Levels:
         if len(self._said) > MAX_CONNECTIONS:
             self._said.popitem(last=False)
 
-    def wanted(self, ctx: Context) -> frozenset[str]:
-        """Return the levels to be sent for the request of `ctx`."""
+    def least(self, ctx: Context) -> Any:
+        """Return the least severe level to be sent, as the client said it."""
         if ctx.protocol_version == MODERN:
             meta = (ctx.params or {}).get("_meta")
-            least = meta.get(types.LOG_LEVEL_META_KEY) if isinstance(meta, Mapping) else None
-        else:
-            least = self._said.get(id(ctx.session.client_params), (None, DEFAULT_LEVEL))[1]
+            return meta.get(types.LOG_LEVEL_META_KEY) if isinstance(meta, Mapping) else None
+        return self._said.get(id(ctx.session.client_params), (None, DEFAULT_LEVEL))[1]
+
+    def wanted(self, ctx: Context) -> frozenset[str]:
+        """Return the levels to be sent for the request of `ctx`."""
+        least = self.least(ctx)
         return frozenset(LEVELS[LEVELS.index(least) :]) if least in LEVELS else frozenset()
 
 

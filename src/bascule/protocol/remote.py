@@ -431,6 +431,9 @@ class RemoteNode:
     def _heard(self, method: str, params: dict[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
             self._wake.set()
+        elif method == "notifications/subscriptions/acknowledged":
+            # What changed between the last fetch and this moment is announced to nobody.
+            self._start_fetching()
 
     async def _woken(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -210,6 +210,11 @@ class NodeServer(Server[dict[str, Any]]):
         raise MCPError(answer.code, answer.message, answer.data)
 
     def _asked(self, ctx: Context, params: JsonObject, catalogue: Catalogue) -> Invocation | Refused:
+        if _era(ctx) is Era.INITIALIZE:
+            # A node that forwards them speaks 2026-07-28, where each request says what its client wants to hear.
+            meta = params.get("_meta")
+            level = {types.LOG_LEVEL_META_KEY: self._levels.least(ctx)}
+            params = {**params, "_meta": {**meta, **level} if isinstance(meta, dict) else level}
         return translate.invocation(
             params,
             name=catalogue.operation_of(params["name"]),
