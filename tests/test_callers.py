@@ -6,7 +6,8 @@ import re
 import pytest
 
 from bascule import callers
-from bascule.callers import CallersError, CallersFile, create_caller, new_token, revoke_caller, rotate_caller
+from bascule.callers import CallersError, CallersFile, new_token
+from bascule.enrolment import create_caller, revoke_caller, rotate_caller
 from bascule.identity import Caller
 
 

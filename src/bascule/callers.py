@@ -23,11 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-
 from bascule.identity import Caller
-from bascule.platform.files import write_private
 
 NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 """No underscore, so that a token splits in one way only."""
@@ -42,11 +38,6 @@ MAX_FILE: Final = 1_048_576
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _DECOY: Final = hashlib.sha256(secrets.token_bytes(TOKEN_BYTES)).hexdigest()
-
-_HEADER: Final = """\
-# Who may call this controller. Tokens are not here, only their SHA-256; `bascule token` edits this file.
-# The controller reads it again when it changes.
-"""
 
 _log: Final = logging.getLogger("bascule.callers")
 
@@ -108,7 +99,7 @@ class CallersFile:
         if stamp == self._known.stamp and stamp is not None:
             return
         try:
-            self._known = _Known(_read(self._path), stamp)
+            self._known = _Known(read_callers(self._path), stamp)
             self._complaint = ""
         except CallersError as error:
             if str(error) != self._complaint:
@@ -128,7 +119,12 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(path: Path) -> dict[str, str]:
+def read_callers(path: Path) -> dict[str, str]:
+    """Return the digest of each caller's token, by name.
+
+    Raises:
+        CallersError: the file cannot be read or is not sound.
+    """
     try:
         if path.stat().st_size > MAX_FILE:
             raise CallersError(f"{path} is larger than {MAX_FILE} bytes")
@@ -162,65 +158,4 @@ def names_in(path: Path) -> tuple[str, ...]:
     Raises:
         CallersError: it cannot be read or is not sound.
     """
-    return tuple(_read(path))
-
-
-def create_caller(path: Path, name: str, *, created: str, note: str = "") -> str:
-    """Add caller `name` to the file at `path`, making the file where there is none, and return its token.
-
-    Raises:
-        CallersError: the name is taken or unusable, or the file cannot be edited.
-    """
-    token, digest = new_token(name)
-    document = _editable(path)
-    callers = document.setdefault("callers", tomlkit.table(is_super_table=True))
-    if name in callers:
-        raise CallersError(f"caller {name} exists; `bascule token rotate {name}` gives it a new token")
-    entry = tomlkit.table()
-    entry.update({"sha256": digest, "created": created} | ({"note": note} if note else {}))
-    callers[name] = entry
-    write_private(path, tomlkit.dumps(document).encode())
-    return token
-
-
-def rotate_caller(path: Path, name: str, *, created: str) -> str:
-    """Give caller `name` a new token and return it; the old one is out when this returns.
-
-    Raises:
-        CallersError: there is no such caller, or the file cannot be edited.
-    """
-    token, digest = new_token(name)
-    document = _editable(path)
-    entry = _existing(document, path, name)
-    entry["sha256"], entry["created"] = digest, created
-    write_private(path, tomlkit.dumps(document).encode())
-    return token
-
-
-def revoke_caller(path: Path, name: str) -> None:
-    """Remove caller `name`; its token is out when this returns.
-
-    Raises:
-        CallersError: there is no such caller, or the file cannot be edited.
-    """
-    document: Any = _editable(path)
-    _existing(document, path, name)
-    del document["callers"][name]
-    write_private(path, tomlkit.dumps(document).encode())
-
-
-def _editable(path: Path) -> tomlkit.TOMLDocument:
-    if not path.exists():
-        return tomlkit.parse(_HEADER)
-    _read(path)  # a file that is not sound is not edited
-    try:
-        return tomlkit.parse(path.read_text(encoding="utf-8"))
-    except TOMLKitError as error:
-        raise CallersError(f"{path} is not TOML: {error}") from None
-
-
-def _existing(document: tomlkit.TOMLDocument, path: Path, name: str) -> Any:
-    callers: Any = document.get("callers", {})
-    if name not in callers:
-        raise CallersError(f"there is no caller {name[:40]} in {path}; `bascule token create {name[:40]}` makes one")
-    return callers[name]
+    return tuple(read_callers(path))

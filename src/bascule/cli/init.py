@@ -90,7 +90,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _write(folder: Path, token_file: Path) -> None:
-    from bascule.callers import create_caller
+    from bascule.enrolment import create_caller
     from bascule.platform.files import make_private_dir, write_private
     from bascule.settings.find import FILE
 

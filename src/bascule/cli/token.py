@@ -21,7 +21,7 @@ def create(name: str, config: Path | None, note: str) -> int:
     Raises:
         CommandError: there is such a caller, the name is unusable, or the file cannot be edited.
     """
-    from bascule.callers import create_caller
+    from bascule.enrolment import create_caller
 
     folder = _folder(config)
     token = _edit(lambda: create_caller(folder / "callers.toml", name, created=today(), note=note))
@@ -36,7 +36,7 @@ def rotate(name: str, config: Path | None) -> int:
     Raises:
         CommandError: there is no such caller, or a file cannot be written.
     """
-    from bascule.callers import rotate_caller
+    from bascule.enrolment import rotate_caller
     from bascule.platform.files import write_private
 
     folder = _folder(config)
@@ -57,7 +57,7 @@ def revoke(name: str, config: Path | None) -> int:
     Raises:
         CommandError: there is no such caller, or a file cannot be written.
     """
-    from bascule.callers import revoke_caller
+    from bascule.enrolment import revoke_caller
 
     folder = _folder(config)
     _edit(lambda: revoke_caller(folder / "callers.toml", name))

@@ -4,7 +4,9 @@ What is in it is left to `json_body`. After the body, `receive` tells of the pee
 """
 
 import asyncio
-from typing import Final
+import types
+from collections.abc import Generator
+from typing import Any, Final
 
 from bascule.gates.gate import REFUSED, App, Message, Receive, Scope, Send, fields, refuse, was_read
 
@@ -30,8 +32,7 @@ class BodyGate:
             await self._too_large(send)
             return
         try:
-            async with asyncio.timeout(self._read_time):
-                body = await self._read(receive)
+            body = await self._read_in_time(receive)
         except TimeoutError:
             message = f"The body did not arrive whole within {self._read_time:g} s"
             await refuse(send, 408, REFUSED, message, close=True)
@@ -44,9 +45,21 @@ class BodyGate:
         was_read(scope)
         await self._app(scope, _replay(body, receive), send)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body, or None when it is larger than it may be."""
-        first = await receive()
+    async def _read_in_time(self, receive: Receive) -> bytes | None:
+        """Return the body, or None when it is larger than it may be; a timer is only set where there is waiting to do."""
+        started = receive()
+        try:
+            waiting = started.send(None)  # type: ignore[attr-defined] # a coroutine: uvicorn's, and every gate's before
+        except StopIteration as arrived:
+            first: Message = arrived.value
+            if not first.get("more_body", False):
+                return await self._read(first, receive)
+            async with asyncio.timeout(self._read_time):
+                return await self._read(first, receive)
+        async with asyncio.timeout(self._read_time):
+            return await self._read(await _rest(started, waiting), receive)
+
+    async def _read(self, first: Message, receive: Receive) -> bytes | None:
         if first["type"] == "http.request" and not first.get("more_body", False):
             whole: bytes = first.get("body", b"")
             return whole if len(whole) <= self._max_body else None
@@ -65,6 +78,22 @@ class BodyGate:
 
     async def _too_large(self, send: Send) -> None:
         await refuse(send, 413, REFUSED, f"The body is larger than {self._max_body} bytes", close=True)
+
+
+@types.coroutine
+def _rest(started: Any, waiting: Any) -> Generator[Any, Any, Message]:
+    """Go on with a coroutine that was started by hand and waits for `waiting`."""
+    while True:
+        try:
+            try:
+                given = yield waiting
+            except BaseException as error:  # noqa: BLE001 - a cancellation belongs to the coroutine as much as to us
+                waiting = started.throw(error)
+            else:
+                waiting = started.send(given)
+        except StopIteration as ended:
+            message: Message = ended.value
+            return message
 
 
 class _PeerGoneError(Exception):

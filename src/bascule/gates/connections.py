@@ -72,7 +72,7 @@ class _Limited(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._in_head, self._refused, self._messages = True, False, 0
+        self._in_head, self._begun, self._refused, self._messages = True, False, False, 0
         self._parsed = self._raw = self._field_count = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
@@ -92,15 +92,15 @@ class _Limited(HttpToolsProtocol):
 
     def mid_request(self) -> bool:
         """Whether the peer is still sending what is being answered."""
-        return self._in_head or getattr(self.cycle, "more_body", False)
+        return self._begun or getattr(self.cycle, "more_body", False)
 
     def data_received(self, data: bytes) -> None:
         if self._refused or cast("_Lingering", self.transport).swallows(len(data)):
             return
-        if self._in_head and self._head_timer is None:
-            self._watch()
         before = (self._in_head, self._messages)
         super().data_received(data)
+        if self._begun and self._head_timer is None and not self._refused:
+            self._watch()  # no timer for a head that came in one piece: most do
         # Fields are counted when they are complete, so one endless field would not be: bytes are counted as well,
         # where a whole piece belonged to one head.
         if before == (True, self._messages) and self._in_head and not self._refused:
@@ -110,7 +110,7 @@ class _Limited(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head = True
+        self._in_head = self._begun = True
         self._parsed = self._raw = self._field_count = 0
 
     def on_url(self, url: bytes) -> None:
@@ -125,7 +125,7 @@ class _Limited(HttpToolsProtocol):
             raise HeadTooLargeError
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head = self._begun = False
         self._unwatch()
         super().on_headers_complete()
         if not self.url.startswith(b"/"):

@@ -5,8 +5,8 @@ Whether the request is answered, refused or dropped is left to everything behind
 
 import logging
 import re
+import secrets
 import time
-import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ class TraceGate:
 
 def _trace(scope: Scope) -> bytes:
     given = fields(scope, b"x-request-id")
-    return given[0] if len(given) == 1 and TRACE_ID.fullmatch(given[0]) else uuid.uuid4().hex.encode()
+    return given[0] if len(given) == 1 and TRACE_ID.fullmatch(given[0]) else secrets.token_hex(16).encode()
 
 
 def _write_line(scope: Scope, status: int, seconds: float) -> None:

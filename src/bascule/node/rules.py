@@ -55,6 +55,8 @@ def _matches(glob: str, name: str) -> bool:
     first, *rest = glob.split("*")
     if not name.startswith(first):
         return False
+    if rest == [""]:
+        return True
     at = len(first)
     *middle, last = rest
     for part in middle:

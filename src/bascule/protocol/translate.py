@@ -5,7 +5,7 @@ Sending, receiving and caching are left to `server`; which revision is spoken is
 
 import math
 import re
-import uuid
+import secrets
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -160,7 +160,7 @@ def for_era(definition: JsonObject, era: Era) -> JsonObject:
 
 def new_id() -> str:
     """Return a fresh operation id."""
-    return uuid.uuid4().hex
+    return secrets.token_hex(16)
 
 
 def invocation(

@@ -6,20 +6,16 @@ What an entry holds and when it must be durable is left to the node; other proce
 import asyncio
 import logging
 import os
+import sqlite3
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import sqlalchemy
-from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import DatabaseError, SQLAlchemyError
-
+from bascule import wire
 from bascule.node.errors import StoreUnavailableError
 from bascule.node.record import Closing, Delivery, Durability, Opening
-from bascule.store.tables import SCHEMA_VERSION, entries, metadata
+from bascule.store.tables import COLUMNS, CREATE, INSERT, READ, SCHEMA_VERSION
 
 SOON: Final = 0.04
 """Seconds a queued row may wait for company: committed within 50 ms, as the architecture promises."""
@@ -80,7 +76,7 @@ class SqliteRecord:
             StoreUnavailableError: not a usable file, another version's, locked, full or read-only.
         """
         self._path = path
-        self._engine = _engine(path)
+        self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
         self._batch = _Batch()
         self._wake = threading.Event()
@@ -88,9 +84,8 @@ class SqliteRecord:
         self._closed = False
         self._broken: str | None = None
         try:
-            _prepare(self._engine, path)
-        except (SQLAlchemyError, OSError) as error:
-            self._engine.dispose()
+            self._connection = _opened(path)
+        except (sqlite3.Error, OSError) as error:
             raise _unavailable(path, error) from None
         self._writer = threading.Thread(target=self._write_forever, name="bascule-record", daemon=True)
         self._writer.start()
@@ -157,7 +152,7 @@ class SqliteRecord:
         self._wake.set()
         self._hurry.set()
         await asyncio.to_thread(self._writer.join)
-        self._engine.dispose()
+        self._let_go()
 
     async def _put(self, entry_id: str, values: dict[str, Any], *, fresh: bool, durability: Durability) -> None:
         waiter = None
@@ -216,12 +211,14 @@ class SqliteRecord:
         if not batch.rows and not batch.waiters:
             return
         try:
-            with self._engine.begin() as connection:
-                _store(connection, batch.rows)
+            if self._connection is None:
+                self._connection = _opened(self._path)
+            with self._connection:
+                _store(self._connection, batch.rows)
             error: StoreUnavailableError | None = None
-        except (SQLAlchemyError, OSError) as cause:
+        except (sqlite3.Error, OSError) as cause:
             error = _unavailable(self._path, cause)
-            self._engine.dispose()  # the next batch opens the file anew: it may be another one by then
+            self._let_go()  # the next batch opens the file anew: it may be another one by then
         if error is not None and self._broken is None:
             _log.error("%s (%s)", error, error.detail)
         elif error is None and self._broken is not None:
@@ -231,6 +228,11 @@ class SqliteRecord:
             self._keep(batch.rows)
         for waiter in batch.waiters:
             waiter.settle(error)
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def _keep(self, rows: dict[str, _Row]) -> None:
         """Take back what could not be written: an entry of something that ran is not forgotten while there is room."""
@@ -244,60 +246,50 @@ class SqliteRecord:
                 self._batch.rows[entry_id] = row
 
 
-def _store(connection: Connection, rows: dict[str, _Row]) -> None:
+def _store(connection: sqlite3.Connection, rows: dict[str, _Row]) -> None:
     fresh = [row.values for row in rows.values() if row.fresh]
-    for shape in _by_members(fresh):
-        statement = insert(entries).on_conflict_do_nothing()
-        connection.execute(statement, shape)
-    later = [(entry_id, row.values) for entry_id, row in rows.items() if not row.fresh]
-    for entry_id, values in later:
-        connection.execute(entries.update().where(entries.c.id == entry_id).values(values))
+    if fresh:
+        connection.execute(INSERT, (wire.write(fresh).decode(),))
+    for entry_id, row in rows.items():
+        if not row.fresh:
+            # The names are ours, never a caller's: they are the members of the three records.
+            changes = ", ".join(f"{column} = :{column}" for column in row.values)
+            connection.execute(f"UPDATE entries SET {changes} WHERE id = :entry", {**row.values, "entry": entry_id})  # noqa: S608
     if not rows:
         # Readiness asks for a real write: SQLite takes no lock before one.
-        connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-def _by_members(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Group rows that set the same columns: one prepared statement each."""
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row), []).append(row)
-    return list(groups.values())
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open or make the file, and make sure that it can be written.
 
-
-def _engine(path: Path) -> Engine:
-    engine = sqlalchemy.create_engine(
-        f"sqlite:///{path}",
-        connect_args={"timeout": LOCK_PATIENCE, "check_same_thread": False},
-        poolclass=sqlalchemy.StaticPool,
-    )
-
-    @event.listens_for(engine, "connect")
-    def _configure(connection: Any, _record: Any) -> None:
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.close()
-
-    return engine
-
-
-def _prepare(engine: Engine, path: Path) -> None:
+    Raises:
+        sqlite3.Error, OSError: it cannot, or another version wrote it.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Made by us before SQLite does, so that it never exists with wider modes; its -wal and -shm take the same.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
-    with engine.begin() as connection:
-        version = connection.execute(text("PRAGMA user_version")).scalar_one()
-        if version > SCHEMA_VERSION:
-            raise OSError(f"it was written by a newer bascule (schema {version}, this one knows {SCHEMA_VERSION})")
-        if version < SCHEMA_VERSION:
-            metadata.create_all(connection)
-        connection.execute(text(f"PRAGMA user_version = {SCHEMA_VERSION}"))
+    connection = sqlite3.connect(path, timeout=LOCK_PATIENCE, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        _check_version(*connection.execute("PRAGMA user_version").fetchone())
+        with connection:
+            connection.execute(CREATE)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    except (sqlite3.Error, OSError):
+        connection.close()
+        raise
+    return connection
+
+
+def _check_version(version: int) -> None:
+    if version > SCHEMA_VERSION:
+        raise OSError(f"it was written by a newer bascule (schema {version}, this one knows {SCHEMA_VERSION})")
 
 
 def _unavailable(path: Path, error: Exception) -> StoreUnavailableError:
-    cause = str(error.orig) if isinstance(error, DatabaseError) else str(error)
-    return StoreUnavailableError("The record cannot be written", detail=f"{path}: {cause}")
+    return StoreUnavailableError("The record cannot be written", detail=f"{path}: {error}")
 
 
 def read_entries(path: Path, *, limit: int) -> list[dict[str, Any]]:
@@ -308,13 +300,11 @@ def read_entries(path: Path, *, limit: int) -> list[dict[str, Any]]:
     """
     if not path.exists():
         raise StoreUnavailableError("There is no record", detail=str(path))
-    engine = _engine(path)
+    connection = sqlite3.connect(path, timeout=LOCK_PATIENCE)
     try:
-        with engine.connect() as connection:
-            statement = entries.select().order_by(entries.c.opened_at.desc()).limit(limit)
-            rows = [dict(row) for row in connection.execute(statement).mappings()]
-    except (SQLAlchemyError, OSError) as error:
+        rows = connection.execute(READ, (limit,)).fetchall()
+    except sqlite3.Error as error:
         raise _unavailable(path, error) from None
     finally:
-        engine.dispose()
-    return rows[::-1]
+        connection.close()
+    return [dict(zip(COLUMNS, row, strict=True)) for row in reversed(rows)]
