@@ -3,6 +3,7 @@
 Whether the request is answered, refused or dropped is left to everything behind; the line tells which.
 """
 
+import itertools
 import logging
 import re
 import secrets
@@ -17,6 +18,10 @@ TRACE_ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,96}")
 """What is kept of a peer's `X-Request-Id`: nothing that could forge a log line or a header."""
 
 _KEY: Final = "bascule.trace"
+
+_PROCESS: Final = secrets.token_hex(10).encode()
+_COUNT: Final = itertools.count(1)
+"""With the random part of this process, ids that no other process gives; asking the kernel for each would cost more."""
 
 _log: Final = logging.getLogger("bascule.gates")
 
@@ -56,7 +61,7 @@ class TraceGate:
 
 def _trace(scope: Scope) -> bytes:
     given = fields(scope, b"x-request-id")
-    return given[0] if len(given) == 1 and TRACE_ID.fullmatch(given[0]) else secrets.token_hex(16).encode()
+    return given[0] if len(given) == 1 and TRACE_ID.fullmatch(given[0]) else b"%b%012x" % (_PROCESS, next(_COUNT))
 
 
 def _write_line(scope: Scope, status: int, seconds: float) -> None:

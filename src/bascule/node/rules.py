@@ -3,6 +3,7 @@
 What a verdict follows from them is left to `policy`; where they come from to `settings` and `assembly`.
 """
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ def allowlist(entries: Iterable[str]) -> Rules:
     return Rules(frozenset(names), tuple(globs))
 
 
+@functools.lru_cache(maxsize=4096)  # asked for the names of this node alone, again for every call
 def _matches(glob: str, name: str) -> bool:
     """Whether `name` fits `glob`, in time linear in both (greedy, leftmost), unlike a translated regular expression."""
     first, *rest = glob.split("*")

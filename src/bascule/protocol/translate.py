@@ -3,6 +3,7 @@
 Sending, receiving and caching are left to `server`; which revision is spoken is told as an era.
 """
 
+import itertools
 import math
 import re
 import secrets
@@ -54,6 +55,9 @@ MAX_KEY: Final = 128
 
 MAX_PATIENCE: Final = 86_400_000
 """Milliseconds of a deadline that count (a day): any operation's own timeout is smaller, and no number overflows."""
+
+_PROCESS: Final = secrets.token_hex(10)
+_COUNT: Final = itertools.count(1)
 
 _KEY_GRAMMAR: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _FOLDED: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -160,7 +164,7 @@ def for_era(definition: JsonObject, era: Era) -> JsonObject:
 
 def new_id() -> str:
     """Return a fresh operation id."""
-    return secrets.token_hex(16)
+    return f"{_PROCESS}{next(_COUNT):012x}"
 
 
 def invocation(

@@ -15,7 +15,7 @@ from typing import Any, Final
 from bascule import wire
 from bascule.node.errors import StoreUnavailableError
 from bascule.node.record import Closing, Delivery, Durability, Opening
-from bascule.store.tables import COLUMNS, CREATE, INSERT, READ, SCHEMA_VERSION
+from bascule.store.tables import COLUMNS, CREATE, INSERT, READ, SCHEMA_VERSION, update
 
 SOON: Final = 0.04
 """Seconds a queued row may wait for company: committed within 50 ms, as the architecture promises."""
@@ -250,14 +250,20 @@ def _store(connection: sqlite3.Connection, rows: dict[str, _Row]) -> None:
     fresh = [row.values for row in rows.values() if row.fresh]
     if fresh:
         connection.execute(INSERT, (wire.write(fresh).decode(),))
-    for entry_id, row in rows.items():
-        if not row.fresh:
-            # The names are ours, never a caller's: they are the members of the three records.
-            changes = ", ".join(f"{column} = :{column}" for column in row.values)
-            connection.execute(f"UPDATE entries SET {changes} WHERE id = :entry", {**row.values, "entry": entry_id})  # noqa: S608
+    for columns, values in _late(rows).items():
+        connection.execute(update(columns), (wire.write(values).decode(),))
     if not rows:
         # Readiness asks for a real write: SQLite takes no lock before one.
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _late(rows: dict[str, _Row]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """Return what is to be added to entries that are in the file already, by the columns it sets."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for entry_id, row in rows.items():
+        if not row.fresh:
+            groups.setdefault(tuple(row.values), []).append({"id": entry_id, **row.values})
+    return groups
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -3,6 +3,7 @@
 How rows get in and out is left to `sqlite`; migrations between versions begin with the first one that changes a table.
 """
 
+import functools
 from typing import Final
 
 SCHEMA_VERSION: Final = 1
@@ -23,10 +24,30 @@ CREATE TABLE IF NOT EXISTS entries (
   delivered TEXT, delivery_cause TEXT, delivered_at REAL
 )"""
 
-INSERT: Final = (  # the names are the constants above: nothing from outside is in it
-    f"INSERT OR IGNORE INTO entries ({', '.join(COLUMNS)}) "
-    f"SELECT {', '.join(f'''json_extract(value, '$.{column}')''' for column in COLUMNS)} FROM json_each(?)"
-)
-"""All rows of a batch in one step: the interpreter lock is given up once, not once per row."""
+_NAMES: Final = ", ".join(COLUMNS)
 
-READ: Final = f"SELECT {', '.join(COLUMNS)} FROM entries ORDER BY position DESC LIMIT ?"  # noqa: S608 - as above
+# Rows travel as one JSON value: a batch is one step of SQLite, and the interpreter lock is given up once, not once a row.
+# The names in these statements are the constants above; nothing from outside is in them.
+INSERT: Final = (
+    f"INSERT OR IGNORE INTO entries ({_NAMES}) SELECT "  # noqa: S608 - constants
+    + ", ".join(f"json_extract(value, '$.{column}')" for column in COLUMNS)
+    + " FROM json_each(?)"
+)
+
+READ: Final = f"SELECT {_NAMES} FROM entries ORDER BY position DESC LIMIT ?"  # noqa: S608 - constants
+
+
+@functools.lru_cache(maxsize=64)
+def update(columns: tuple[str, ...]) -> str:
+    """Return the statement that sets `columns` of entries by their id, in one step like `INSERT`.
+
+    Raises:
+        ValueError: one of them is no column.
+    """
+    if not set(columns) <= set(COLUMNS):
+        raise ValueError("no such column")
+    changes = ", ".join(f"{column} = json_extract(late.value, '$.{column}')" for column in columns)
+    return (
+        f"UPDATE entries SET {changes} FROM json_each(?) AS late "  # noqa: S608 - constants, as checked
+        "WHERE entries.id = json_extract(late.value, '$.id')"
+    )
