@@ -9,7 +9,6 @@ import traceback
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import click
 import typer
 
 from bascule import __version__
@@ -54,10 +53,12 @@ def _code(arguments: list[str] | None) -> int:
     except CommandError as error:
         say(f"bascule: {error}", sys.stderr)
         return int(error.code)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except typer.TyperException as error:
+        # A usage error of the option parser: it knows how to say itself, in the words people know from other tools.
+        parser_error: Any = error
+        parser_error.show()
+        return int(Exit.USAGE)
+    except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
         return int(Exit.FAILED)
