@@ -83,7 +83,7 @@ class Command:
             bufsize=0,
             start_new_session=True,
             # The child is only made a subreaper: see _in_child.
-            preexec_fn=_in_child if _LINUX else None,  # noqa: PLW1509
+            preexec_fn=_in_child if _LINUX else None,  # noqa: PLW1509 - one system call, see there
         )
         _leaders.add(self._popen.pid)
         row = proc.one(self._popen.pid)

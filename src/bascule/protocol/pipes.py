@@ -6,6 +6,7 @@ cannot watch, by a thread.
 
 import asyncio
 import os
+import stat
 import sys
 from collections.abc import Callable
 from typing import IO, Final
@@ -28,6 +29,12 @@ def take(stdin: int = 0, stdout: int = 1) -> tuple[IO[bytes], IO[bytes]]:
     return os.fdopen(reading, "rb", buffering=0), os.fdopen(writing, "wb", buffering=0)
 
 
+def _watchable(pipe: IO[bytes]) -> bool:
+    """Whether the loop can watch it. It must not be tried: uvloop ends the whole process over a file."""
+    mode = os.fstat(pipe.fileno()).st_mode
+    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or pipe.isatty())
+
+
 class Incoming(asyncio.Protocol):
     """Hands on what arrives, and its end; `pause` holds the peer back."""
 
@@ -40,11 +47,9 @@ class Incoming(asyncio.Protocol):
 
     async def attach(self, pipe: IO[bytes]) -> None:
         """Start reading."""
-        loop = asyncio.get_running_loop()
-        try:
-            self._transport, _ = await loop.connect_read_pipe(lambda: self, pipe)
-        except (ValueError, OSError, NotImplementedError, RuntimeError):
-            self._transport = None
+        if _watchable(pipe):
+            self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self, pipe)
+        else:
             self._reader = asyncio.ensure_future(self._read(pipe))
 
     def data_received(self, data: bytes) -> None:
@@ -95,11 +100,10 @@ class Outgoing(asyncio.BaseProtocol):
 
     async def attach(self, pipe: IO[bytes]) -> None:
         """Be ready to write."""
-        loop = asyncio.get_running_loop()
-        try:
-            self._transport, _ = await loop.connect_write_pipe(lambda: self, pipe)
+        if _watchable(pipe):
+            self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
             self._transport.set_write_buffer_limits(high=0)
-        except (ValueError, OSError, NotImplementedError, RuntimeError):
+        else:
             self._pipe = pipe
 
     def pause_writing(self) -> None:

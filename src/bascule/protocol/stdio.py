@@ -36,7 +36,7 @@ from mcp_types import (
 
 from bascule import wire
 from bascule.node.terms import JsonObject, Receipt
-from bascule.protocol import framing, pipes
+from bascule.protocol import answers, framing, pipes
 from bascule.protocol.framing import Batch, Malformed, Notification, Reply, Request, TooLong
 from bascule.protocol.ledger import MAX_IN_FLIGHT, Flight, Gathering, Ledger
 from bascule.protocol.server import NodeServer
@@ -52,8 +52,6 @@ SIGNAL_GRACE: Final = 2.0
 
 BATCHES: Final = "2025-03-26"
 """The one revision that has batches."""
-
-OPERATION_ID: Final = "bascule/operationId"
 
 _log: Final = logging.getLogger("bascule.protocol.stdio")
 
@@ -351,10 +349,10 @@ class _Connection:
             line = wire.write(message)
         except wire.WireError as error:
             _log.error("an answer could not be written: %s", error)
-            return wire.write(_error(message, INTERNAL_ERROR, "Internal error"))
+            return wire.write(answers.error(message, INTERNAL_ERROR, "Internal error"))
         if len(line) <= room:
             return line
-        return wire.write(_too_large(message, len(line), room))
+        return wire.write(answers.too_large(message, len(line), room))
 
     async def _write_forever(self) -> None:
         while True:
@@ -364,28 +362,6 @@ class _Connection:
                 self._deliveries.settle(ours, handed_over=handed_over, cause="the client's pipe is closed")
             finally:
                 self._writes.task_done()
-
-
-def _error(message: JsonObject, code: int, words: str) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": code, "message": words}}
-
-
-def _too_large(message: JsonObject, size: int, room: int) -> JsonObject:
-    """Return what is said in place of an answer that would kill the client: its true size, and the operation's id."""
-    result = message.get("result")
-    if not isinstance(result, dict) or "content" not in result:
-        return _error(message, INTERNAL_ERROR, f"The answer has {size} bytes; a line may have {room}")
-    meta = result.get("_meta")
-    operation = meta.get(OPERATION_ID) if isinstance(meta, dict) else None
-    known = f" The operation is {operation}." if isinstance(operation, str) else ""
-    words = (
-        f"The operation was executed, but its answer of {size} bytes is over the {room} that a client can read.{known}"
-    )
-    small: JsonObject = {"content": [{"type": "text", "text": words}], "isError": True}
-    small |= {name: result[name] for name in ("resultType",) if name in result}
-    if isinstance(meta, dict):
-        small["_meta"] = {name: value for name, value in meta.items() if len(repr(value)) < 1000}
-    return {**{name: value for name, value in message.items() if name != "result"}, "result": small}
 
 
 @contextlib.contextmanager

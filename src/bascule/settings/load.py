@@ -44,8 +44,8 @@ def load(
     except ValidationError as error:
         raise SettingsError(path, _problems(error, lines)) from None
     settings._path = path.absolute()  # noqa: SLF001 - the loader of these very settings
-    settings._state = state_folder(os.environ if environ is None else environ)  # noqa: SLF001
-    settings._lines = lines  # noqa: SLF001
+    settings._state = state_folder(os.environ if environ is None else environ)  # noqa: SLF001 - as above
+    settings._lines = lines  # noqa: SLF001 - as above
     return settings
 
 
