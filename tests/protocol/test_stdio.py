@@ -86,6 +86,13 @@ async def test_every_malformed_line_is_answered_and_the_next_one_is_served(pipe,
     assert words(await call(pipe.peer, "echo", {"text": "x"})) == "x"
 
 
+async def test_a_call_without_an_id_is_not_executed(pipe):
+    await shake_hands(pipe.peer)
+    await pipe.say({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x"}}})
+    assert words(await call(pipe.peer, "echo", {"text": "y"})) == "y"
+    assert [made.arguments for made in pipe.work.calls] == [{"text": "y"}]
+
+
 async def test_blank_lines_crs_and_unicode_separators_are_no_ends_of_lines(pipe):
     await pipe.say(b"", b"  ", b"\r")
     await shake_hands(pipe.peer)
