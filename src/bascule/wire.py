@@ -20,11 +20,12 @@ class WireError(ValueError):
 
 
 def read(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
-    """Return the JSON value in `data`: member order kept, integers exact to 4,300 digits, other numbers their double.
+    """Return the JSON value in `data`: member order kept, integers exact, other numbers their double.
 
     Raises:
         WireError: bad UTF-8, a BOM, a lone surrogate, duplicate keys, NaN or Infinity, a number over the range of a
-            double, deeper than `max_depth`, an integer over 4,300 digits, or not JSON at all (RFC 8259).
+            double or of more than 4,300 characters with its sign (the interpreter's own limit), deeper than
+            `max_depth`, or not JSON at all (RFC 8259).
     """
     # Two passes on purpose: jiter alone refuses duplicate keys, msgspec alone refuses 1e999.
     try:
@@ -41,13 +42,16 @@ def write(value: Any) -> bytes:
     """Return `value` as compact UTF-8 JSON without a line feed.
 
     Raises:
-        WireError: `value` holds something JSON cannot carry: a non-finite number, a lone surrogate, a foreign type.
+        WireError: `value` holds something JSON cannot carry: a non-finite number, a lone surrogate, a foreign type,
+            itself, or more levels than the interpreter can descend.
     """
-    _check_plain(value)
+    # Encoded first: a value that holds itself ends there by its depth; walking it would never end.
     try:
-        return _encoder.encode(value)
+        data = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WireError(f"cannot be written as JSON: {type(error).__name__}") from None
+    _check_plain(value)
+    return data
 
 
 def _reason(error: BaseException) -> str:

@@ -3,11 +3,11 @@
 The session itself is left to `assembly`; here is decided what ends it before it begins.
 """
 
-import logging
 import os
 import sys
 from pathlib import Path
 
+from bascule.cli import logs
 from bascule.cli.exits import CommandError, Exit
 from bascule.cli.options import remote
 
@@ -32,8 +32,8 @@ def run(
         _need_token(connection.token_env, connection.token_file)
     from bascule.assembly import bridge
 
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    # Its words reach the agent as results; a client that shows stderr as an error need not see them twice.
+    logs.set_up(quiet="ERROR")
     try:
         return bridge.bridge(connection)
     except bridge.ConnectionRefusedByUsError as error:

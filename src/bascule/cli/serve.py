@@ -3,11 +3,11 @@
 Everything it is made of is left to `assembly`; here its refusals become exit codes.
 """
 
-import logging
 import os
 import sys
 from pathlib import Path
 
+from bascule.cli import logs
 from bascule.cli.exits import CommandError, Exit
 from bascule.settings import Settings, SettingsError, find_config, load
 
@@ -28,7 +28,7 @@ def run(config: Path | None, host: str | None, port: int | None, *, public_bind:
     from bascule.assembly import controller
     from bascule.node.errors import StoreUnavailableError
 
-    _quiet()
+    logs.set_up()
     try:
         return controller.serve(settings, announce=_announce)
     except (SettingsError, binding.BindRefusedError) as error:
@@ -57,16 +57,3 @@ def _check(settings: Settings) -> None:
 
 def _announce(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _quiet() -> None:
-    """A healthy controller writes its one line and nothing else; BASCULE_LOG=info shows each request."""
-    level = os.environ.get("BASCULE_LOG", "warning").upper()
-    level = level if level in ("DEBUG", "INFO", "WARNING", "ERROR") else "WARNING"
-    logging.basicConfig(
-        level=logging.ERROR, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("bascule").setLevel(level)
-    # Their lines repeat, in other words, what ours say or refuse already.
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)

@@ -1,0 +1,122 @@
+"""An upstream that answers 2026-07-28 as a script says, on a raw socket: right, late, half, wrong, or not at all.
+
+No SDK server would misbehave like this.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+IDENTITY = {"name": "up-box", "version": "1.0.0"}
+ECHO = {
+    "name": "echo",
+    "description": "x",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    "annotations": {"readOnlyHint": True},
+}
+CHANGE = {**ECHO, "name": "change", "annotations": {"readOnlyHint": False}}
+
+
+@dataclass
+class Upstream:
+    """What it says, and what it heard."""
+
+    identity: dict[str, str] = field(default_factory=lambda: dict(IDENTITY))
+    tools: list[Any] = field(default_factory=lambda: [ECHO, CHANGE])
+    token: str = "good"
+    raw: Callable[[dict[str, Any]], bytes | None] | None = None
+    """Bytes that stand in for the answer to a call; b"" closes at once, None answers properly."""
+    heard: list[tuple[dict[str, str], dict[str, Any]]] = field(default_factory=list)
+    port: int = 0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        return [body for _, body in self.heard if body["method"] == "tools/call"]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                fields = {
+                    n.lower(): v.strip() for n, _, v in (line.partition(":") for line in head.split("\r\n")[1:] if line)
+                }
+                body = json.loads(await reader.readexactly(int(fields["content-length"])))
+                self.heard.append((fields, body))
+                if not await self._answer(fields, body, writer):
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.gone.set()
+            writer.close()
+
+    async def _answer(self, fields: dict[str, str], body: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
+        if fields.get("authorization") != f"Bearer {self.token}":
+            writer.write(response(401, {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no"}}))
+            await writer.drain()
+            return True
+        if body["method"] == "tools/call" and self.raw is not None and (data := self.raw(body)) is not None:
+            writer.write(data)
+            await writer.drain()
+            return False
+        if body["method"] == "subscriptions/listen":
+            await asyncio.Event().wait()
+        writer.write(response(200, {"jsonrpc": "2.0", "id": body["id"], "result": self._result(body)}))
+        await writer.drain()
+        return True
+
+    def _result(self, body: dict[str, Any]) -> dict[str, Any]:
+        meta = {"_meta": {"io.modelcontextprotocol/serverInfo": self.identity}, "resultType": "complete"}
+        match body["method"]:
+            case "server/discover":
+                return {
+                    **meta,
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {}},
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                }
+            case "tools/list":
+                return {**meta, "tools": self.tools, "ttlMs": 30_000, "cacheScope": "private"}
+            case _:
+                text = body["params"]["arguments"].get("text", "")
+                return {
+                    **meta,
+                    "content": [{"type": "text", "text": text, "x-unknown": [1, None]}],
+                    "x-more": {"b": 1, "a": 2},
+                }
+
+
+def response(status: int, message: Any, *more: str) -> bytes:
+    """A whole HTTP answer."""
+    body = json.dumps(message).encode()
+    fields = ["content-type: application/json", f"content-length: {len(body)}", *more]
+    return f"HTTP/1.1 {status} X\r\n".encode() + "\r\n".join(fields).encode() + b"\r\n\r\n" + body
+
+
+@asynccontextmanager
+async def upstream(port: int = 0, **says: Any) -> AsyncIterator[Upstream]:
+    """Run one."""
+    made = Upstream(**says)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.ensure_future(made.serve(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", port)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
