@@ -5,7 +5,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bascule import wire
@@ -44,6 +44,96 @@ def test_whatever_is_read_is_what_the_standard_parser_reads(data):
     except wire.WireError:
         return
     assert json.dumps(value) == json.dumps(json.loads(data))
+
+
+# JSON texts in every spelling there is, some of them spoilt: what binary noise never hits.
+SPACE = st.text(" \t\r\n", max_size=2)
+CHARACTER = st.sampled_from(
+    [
+        "a",
+        "é",
+        "\u2028",
+        "\U0001f600",
+        "\\u0061",
+        "\\ud83d\\ude00",
+        "\\ud800",
+        "\\udc00\\ud800",
+        '\\"',
+        "\\n",
+        "\\/",
+        "\\x",
+        "\n",
+        "\x7f",
+    ]
+)
+STRING = st.lists(CHARACTER, max_size=3).map(lambda parts: f'"{"".join(parts)}"')
+NUMBER = st.from_regex(r"\A-?[0-9]{1,3}(\.[0-9]{0,3})?([eE][+-]?[0-9]{1,4})?\Z") | st.sampled_from(
+    [
+        "9" * 4300,
+        "9" * 4301,
+        "1e999",
+        "-1e999",
+        "1e-999",
+        "9007199254740993",
+        "18446744073709551617",
+        "-0",
+        "NaN",
+        "Infinity",
+    ]
+)
+NAME = st.sampled_from(['"a"', '"b"', '"\\u0061"', '""', "a"])
+
+
+def containers(inner):
+    members = st.tuples(NAME, SPACE, SPACE, inner).map(lambda m: f"{m[0]}{m[1]}:{m[2]}{m[3]}")
+    joined = lambda parts: st.sampled_from([",", " ,\n", ", "]).map(lambda comma: comma.join(parts))  # noqa: E731 - local
+    arrays = st.lists(inner, max_size=3).flatmap(joined).map(lambda text: f"[{text}]")
+    objects = st.lists(members, max_size=3).flatmap(joined).map(lambda text: f"{{{text}}}")
+    return arrays | objects | inner.map(lambda text: "[" * 40 + text + "]" * 40)
+
+
+TEXT = st.recursive(STRING | NUMBER | st.sampled_from(["true", "false", "null", "True", ""]), containers, max_leaves=8)
+
+
+def judged(data):
+    """The rules of `wire.read`, told once more with nothing but the standard library; None is a refusal."""
+
+    def members(pairs):
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            raise ValueError("duplicate")
+        return dict(pairs)
+
+    def finite(text):
+        if math.isinf(number := float(text)) or len(text) > 4300:
+            raise ValueError("no double")
+        return number
+
+    def never(text):
+        raise ValueError(text)
+
+    def level(value):
+        inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
+        return 0 if inner is None else 1 + max(map(level, inner), default=0)
+
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=members, parse_float=finite, parse_constant=never)
+        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate has no UTF-8
+    except ValueError:
+        return None
+    return None if level(value) > 64 else [value]
+
+
+@settings(max_examples=600)
+@given(TEXT, SPACE)
+def test_exactly_what_the_rules_allow_is_read_and_to_the_same_value(text, space):
+    data = (space + text + space).encode()
+    expected = judged(data)
+    if expected is None:
+        with pytest.raises(wire.WireError):
+            wire.read(data)
+    else:
+        assert json.dumps(wire.read(data)) == json.dumps(expected[0])
 
 
 @pytest.mark.parametrize(
@@ -93,3 +183,12 @@ def test_what_json_cannot_carry_is_not_written(value):
 
 def test_line_separators_of_unicode_are_no_line_feeds():
     assert wire.read(wire.write("a\u2028b\u0085c")) == "a\u2028b\u0085c"
+
+
+def test_what_holds_itself_ends_instead_of_being_walked_for_ever():
+    ring, tree = [], {}
+    ring.append(ring)
+    tree["left"] = tree["right"] = tree
+    for value in (ring, tree):
+        with pytest.raises(wire.WireError):
+            wire.write(value)

@@ -33,7 +33,7 @@ def read(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
         value = _decoder.decode(data)
     except (ValueError, RecursionError) as error:
         raise WireError(_reason(error)) from None
-    if _deeper_than(value, max_depth):
+    if deeper_than(value, max_depth):
         raise WireError(f"nested deeper than {max_depth} levels")
     return value
 
@@ -54,14 +54,8 @@ def write(value: Any) -> bytes:
     return data
 
 
-def _reason(error: BaseException) -> str:
-    text = str(error)
-    if "uplicate" in text:
-        return "an object has two members of one name"
-    return "not valid JSON"
-
-
-def _deeper_than(value: Any, limit: int) -> bool:
+def deeper_than(value: Any, limit: int) -> bool:
+    """Whether JSON `value` has more than `limit` levels of objects and arrays; a scalar has none."""
     level = [value]
     for _ in range(limit):
         level = [
@@ -74,6 +68,13 @@ def _deeper_than(value: Any, limit: int) -> bool:
         if not level:
             return False
     return True
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error)
+    if "uplicate" in text:
+        return "an object has two members of one name"
+    return "not valid JSON"
 
 
 def _check_plain(value: Any) -> None:

@@ -257,3 +257,19 @@ async def test_unknown_methods_are_errors_and_nothing_else_is(there):
     assert message["error"]["code"] == -32601
     for method in ("resources/list", "prompts/list", "resources/templates/list"):
         assert (await ask(there.peer, method, {}))["error"]["code"] == -32601, "a kind without items is not advertised"
+
+
+def nested(levels):
+    value = "the innermost"
+    for _ in range(levels):
+        value = {"in": value}
+    return value
+
+
+async def test_c10_an_answer_of_any_depth_arrives_or_is_said_not_to(there):
+    there.work.answer = Completed(nested(64))
+    assert (await call(there.peer, "echo", {"text": "x"}))["structuredContent"] == nested(64)
+    for levels in (65, 500, 100_000):
+        there.work.answer = Completed(nested(levels))
+        result = await call(there.peer, "echo", {"text": "x"})
+        assert (result["isError"], result["_meta"]["bascule/category"]) == (True, "capability_failure")

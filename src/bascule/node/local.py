@@ -242,7 +242,7 @@ def _store_unavailable() -> Refused:
 
 
 def _checked(call: Call, outcome: Outcome) -> Outcome:
-    """Hold what a capability answered to JSON and, inside the controller, to its size; processes were capped as they ran."""
+    """Hold what a capability answered to JSON, its depth and, inside the controller, its size; processes were capped before."""
     if not isinstance(outcome, Completed):
         return outcome
     try:
@@ -250,6 +250,9 @@ def _checked(call: Call, outcome: Outcome) -> Outcome:
     except wire.WireError as error:
         _log.error("operation %s answered with something that is not JSON: %s", call.operation.name, error)
         return _unfit(call, "an answer that is not JSON")
+    if wire.deeper_than(outcome.value, wire.MAX_DEPTH):
+        # Every reader on the way has a limit of depth; beyond it the answer would be lost where nobody can say so.
+        return _unfit(call, f"an answer nested deeper than {wire.MAX_DEPTH} levels")
     if call.operation.slots is Slots.INTERNAL and size > call.operation.output_cap:
         return _unfit(call, f"an answer of {size} bytes, over its cap of {call.operation.output_cap}")
     return outcome

@@ -32,6 +32,9 @@ MAX_BODY: Final = 16_777_216
 MAX_REFUSAL: Final = 65_536
 """Bytes read of an error answer: enough for a JSON-RPC error; a proxy's page is only named."""
 
+MAX_DEPTH: Final = 2 * wire.MAX_DEPTH
+"""Levels of nesting of an answer: a value of the deepest kind a controller gives, and the message around it."""
+
 MAX_WORDS: Final = 300
 """Characters of another server's own words that are passed on."""
 
@@ -251,7 +254,7 @@ def _refusal(exchange: Exchange, status: int, message: dict[str, Any] | None, be
 
 def _message(body: bytes) -> dict[str, Any] | None:
     try:
-        read = wire.read(body)
+        read = wire.read(body, max_depth=MAX_DEPTH)
     except wire.WireError:
         return None
     return read if isinstance(read, dict) and read.get("jsonrpc") == "2.0" else None
