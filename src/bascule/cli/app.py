@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bascule import __version__
+from bascule.cli import logs
 from bascule.cli.exits import CommandError, Exit
 from bascule.cli.options import (
     ConfigOption,
@@ -43,6 +44,8 @@ app.add_typer(token_app, name="token")
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line; return its exit code. Errors are words on stderr, never a traceback."""
     prepare()
+    # Commands say what matters themselves; `serve` turns this up to what an operator reads.
+    logs.set_up(quiet="ERROR")
     code = _code(arguments)
     return code if finish() else int(Exit.FAILED)
 

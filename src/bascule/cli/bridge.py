@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-from bascule.cli import logs
 from bascule.cli.exits import CommandError, Exit
 from bascule.cli.options import remote
 
@@ -32,8 +31,6 @@ def run(
         _need_token(connection.token_env, connection.token_file)
     from bascule.assembly import bridge
 
-    # Its words reach the agent as results; a client that shows stderr as an error need not see them twice.
-    logs.set_up(quiet="ERROR")
     try:
         return bridge.bridge(connection)
     except bridge.ConnectionRefusedByUsError as error:
