@@ -66,22 +66,31 @@ def _server(node: Node, deliveries: Any, **more: Any) -> NodeServer:
 
 
 @asynccontextmanager
-async def arranged(kind: str, tmp_path: Path) -> AsyncIterator[Arranged]:
-    """Put `kind` together around a node with scripted operations, one of which nobody is allowed."""
+async def arranged(
+    kind: str, tmp_path: Path, *, allow: tuple[str, ...] = (), version: str | None = "2025-11-25"
+) -> AsyncIterator[Arranged]:
+    """Put `kind` together around a node with scripted operations, one of which nobody is allowed.
+
+    `allow` adds to the allowlist; `version` is what an initialize-era peer opens with, None leaves it unopened.
+    """
     wire, _, era = kind.partition("-")
     record, registry = MemoryRecord(), Registry()
     work = Scripted(record=record)
     registry.add(work)
     registry.add(Scripted(prefix="hidden."))
-    node = LocalNode(registry, allowlist(["echo", "wait", "change", "destroy", "crash", "report", "more.*"]), record)
+    node = LocalNode(
+        registry, allowlist(["echo", "wait", "change", "destroy", "crash", "report", "more.*", *allow]), record
+    )
     async with AsyncExitStack() as stack:
         match wire:
             case "memory":
-                peer: Peer = await stack.enter_async_context(
-                    raw_peer(_server(node, StdioDeliveries()), "legacy" if era == "initialize" else era)
+                line = await stack.enter_async_context(
+                    raw_peer(_server(node, StdioDeliveries()), "legacy" if era == "initialize" else era, open_it=False)
                 )
+                await _open(line, era, version)
+                peer: Peer = line
             case "stdio":
-                peer = await stack.enter_async_context(_on_pipes(node, era))
+                peer = await stack.enter_async_context(_on_pipes(node, era, version))
             case "http":
                 url = await stack.enter_async_context(_on_http(node))
                 peer = await stack.enter_async_context(http_peer(url, TOKEN))
@@ -90,18 +99,31 @@ async def arranged(kind: str, tmp_path: Path) -> AsyncIterator[Arranged]:
                 expectation = parse(["contract-box"])
                 remote = RemoteNode(read_url(url), token=lambda: TOKEN, expectation=expectation)
                 await stack.enter_async_context(remote)
-                peer = await stack.enter_async_context(_on_pipes(remote, era))
+                peer = await stack.enter_async_context(_on_pipes(remote, era, version))
         yield Arranged(kind, peer, node, registry, work, record)
         work.release.set()
     await node.aclose(5)
 
 
 @asynccontextmanager
-async def _on_pipes(node: Node, era: str) -> AsyncIterator[LinePeer]:
+async def _on_pipes(node: Node, era: str, version: str | None) -> AsyncIterator[LinePeer]:
     async with on_pipes(lambda deliveries: _server(node, deliveries), era) as peer:
-        if era == "initialize":
-            await shake_hands(peer)
+        await _open(peer, era, version)
         yield peer
+
+
+async def _open(peer: LinePeer, era: str, version: str | None) -> None:
+    if era == "initialize" and version is not None:
+        await shake_hands(peer, version)
+
+
+@asynccontextmanager
+async def served_on_http() -> AsyncIterator[tuple[int, LocalNode]]:
+    """A controller's node behind its gates on a socket, for what a raw client says to it; give its port."""
+    node = LocalNode(Registry(), allowlist([]), MemoryRecord())
+    async with _on_http(node) as url:
+        yield int(url.rpartition(":")[2].partition("/")[0]), node
+    await node.aclose(0)
 
 
 @asynccontextmanager
