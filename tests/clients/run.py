@@ -46,7 +46,7 @@ def install() -> Path:
     for name in ("package.json", "package-lock.json", ".npmrc", "journey.mjs"):
         shutil.copy(HERE / name, PLACE / name)
     npm = next((PLACE / "python").rglob("npm-cli.js"))
-    subprocess.run([str(node(PLACE)), str(npm), "ci", "--silent"], cwd=PLACE, check=True)
+    subprocess.run([str(node(PLACE)), str(npm), "ci", "--loglevel=error"], cwd=PLACE, check=True)
     stamp.write_text(wanted)
     return PLACE
 
