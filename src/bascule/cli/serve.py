@@ -18,6 +18,10 @@ def run(config: Path | None, host: str | None, port: int | None, *, public_bind:
     Raises:
         CommandError: nothing was started; the words say why.
     """
+    if os.name != "posix":
+        # Commands could not be ended with all their processes there, and that is a promise: refused, not dropped.
+        words = "the controller does not run on this system yet: it could not end a command's processes. Bridge and commands do"
+        raise CommandError(Exit.USAGE, words)
     try:
         overrides = {"host": host, "port": port, "public_bind": True if public_bind else None}
         settings = load(find_config(config, os.environ), overrides=overrides)
