@@ -5,6 +5,7 @@ Shapes and places are left to `clients`, editing files to `client_file`; the tok
 
 import asyncio
 import re
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ def run(place: Place, connection: Connection) -> int:
         print(f"# {client.title} keeps this in {file}; --write puts it there.", file=sys.stderr)
     else:
         _put(file, client, command)
-    _hint(client, command)
+    _hint(client, command, connection.token_file)
     return Exit.DONE
 
 
@@ -123,11 +124,17 @@ def _command(place: Place, connection: Connection, token: list[str], seen: Ident
     return Command(place.name, start, tuple(arguments), variable)
 
 
-def _hint(client: Client, command: Command) -> None:
-    if command.variable is not None and client.question is None:
-        words = f"# Set {command.variable} where {client.title} is started; `bascule token create NAME` makes a token."
-        print(words, file=sys.stderr)
-    elif command.variable is not None:
+def _hint(client: Client, command: Command, known: Path | None) -> None:
+    """Say where the token comes from; `known` is a file on this machine that holds one."""
+    if command.variable is None:
+        return
+    if client.question is not None:
         print(
             f"# {client.title} asks for the token and keeps it; `bascule token create NAME` makes one.", file=sys.stderr
         )
+        return
+    if known is not None and known.is_file():
+        how = f'export {command.variable}="$(cat {shlex.quote(str(known.absolute()))})"'
+    else:
+        how = f"set {command.variable} to the caller's token (`bascule token create NAME` makes one)"
+    print(f"# Where {client.title} is started: {how}", file=sys.stderr)
