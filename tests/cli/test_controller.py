@@ -107,6 +107,16 @@ async def test_a_state_folder_that_cannot_be_used_is_named(machine, tmp_path):
     assert str(tmp_path / "file") in err
 
 
+async def test_a_state_folder_that_others_use_is_refused_and_left_as_it_is(machine, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    (shared / "theirs").touch()
+    code, _, err = await run(machine, "serve", env=machine.environment(BASCULE_STATE=str(shared)))
+    assert code == 1
+    assert f"chmod 700 {shared}" in err
+    assert shared.stat().st_mode & 0o777 == 0o755
+
+
 async def test_tools_and_call_need_no_options_on_the_controllers_own_machine(serving):
     code, out, err = await run(serving, "tools", "--json")
     assert (code, err) == (0, "")

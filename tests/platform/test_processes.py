@@ -204,6 +204,15 @@ def test_a_folder_that_is_open_is_tightened_and_an_open_file_is_told_with_its_re
     assert f"chmod 600 {file}" in (files.check_private(file) or "")
 
 
+def test_a_folder_that_others_use_is_never_closed_to_them(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    (shared / "theirs").touch()
+    with pytest.raises(PermissionError, match=f"chmod 700 {shared}"):
+        files.make_private_dir(shared)
+    assert shared.stat().st_mode & 0o777 == 0o755
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"old")

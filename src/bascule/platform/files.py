@@ -3,7 +3,9 @@
 What is in them is left to whoever writes; on systems without POSIX modes the folder's own protection has to do.
 """
 
+import errno
 import os
+import shlex
 import stat
 import tempfile
 from pathlib import Path
@@ -14,14 +16,21 @@ PRIVATE_DIR: Final = 0o700
 
 
 def make_private_dir(path: Path) -> None:
-    """Make `path` and what is missing above it, readable by the owner alone; an existing one is tightened.
+    """Make `path` and what is missing above it, readable by the owner alone; an empty one that exists is tightened.
+
+    One that is open to others and holds something is refused: it may be /tmp or /etc, named by mistake, and closing
+    those takes a machine down.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be made, or is open and not empty; the words say what mends it.
     """
     path.mkdir(mode=PRIVATE_DIR, parents=True, exist_ok=True)
-    if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
-        path.chmod(PRIVATE_DIR)
+    if os.name != "posix" or not stat.S_IMODE(path.stat().st_mode) & 0o077:
+        return
+    if any(path.iterdir()):
+        words = f"others can get into it; if it is ours alone: chmod 700 {shlex.quote(str(path))}"
+        raise PermissionError(errno.EPERM, words, str(path))
+    path.chmod(PRIVATE_DIR)
 
 
 def write_private(path: Path, content: bytes) -> None:
