@@ -5,7 +5,8 @@ No SDK server would misbehave like this.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,13 @@ class Upstream:
     token: str = "good"
     raw: Callable[[dict[str, Any]], bytes | None] | None = None
     """Bytes that stand in for the answer to a call; b"" closes at once, None answers properly."""
+    play: Callable[[dict[str, Any], asyncio.StreamWriter], Awaitable[bool]] | None = None
+    """Takes over the answer to a call, in its own time; returns whether the connection lives on."""
+    pages: int = 0
+    """Tools of one page; 0 lists them all at once, -1 ignores every cursor."""
+    listeners: list[asyncio.StreamWriter] = field(default_factory=list)
+    """Standing streams, acknowledged."""
+    tls: ssl.SSLContext | None = None
     heard: list[tuple[dict[str, str], dict[str, Any]]] = field(default_factory=list)
     port: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,7 +75,12 @@ class Upstream:
             writer.write(data)
             await writer.drain()
             return False
+        if body["method"] == "tools/call" and self.play is not None:
+            return await self.play(body, writer)
         if body["method"] == "subscriptions/listen":
+            acknowledged = {"notifications": {"toolsListChanged": True}, **_subscription(body)}
+            writer.write(sse_head() + event("notifications/subscriptions/acknowledged", acknowledged))
+            self.listeners.append(writer)
             await asyncio.Event().wait()
         writer.write(response(200, {"jsonrpc": "2.0", "id": body["id"], "result": self._result(body)}))
         await writer.drain()
@@ -85,7 +98,7 @@ class Upstream:
                     "cacheScope": "private",
                 }
             case "tools/list":
-                return {**meta, "tools": self.tools, "ttlMs": 30_000, "cacheScope": "private"}
+                return {**meta, **self._page(body), "ttlMs": 30_000, "cacheScope": "private"}
             case _:
                 text = body["params"]["arguments"].get("text", "")
                 return {
@@ -93,6 +106,43 @@ class Upstream:
                     "content": [{"type": "text", "text": text, "x-unknown": [1, None]}],
                     "x-more": {"b": 1, "a": 2},
                 }
+
+    def _page(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self.pages < 0:
+            return {"tools": self.tools, "nextCursor": "again"}
+        start = int(body["params"].get("cursor", 0))
+        end = start + (self.pages or len(self.tools))
+        return {"tools": self.tools[start:end]} | ({"nextCursor": str(end)} if end < len(self.tools) else {})
+
+    def announce(self) -> None:
+        """Say on every standing stream that the list of tools changed."""
+        listens = (body for _, body in self.heard if body["method"] == "subscriptions/listen")
+        for body, writer in zip(listens, self.listeners, strict=False):
+            writer.write(event("notifications/tools/list_changed", _subscription(body)))
+
+
+def _subscription(body: dict[str, Any]) -> dict[str, Any]:
+    return {"_meta": {"io.modelcontextprotocol/subscriptionId": body["id"]}}
+
+
+def sse_head() -> bytes:
+    """The head of an event stream that ends with its connection."""
+    return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+
+
+def event(method: str, params: dict[str, Any]) -> bytes:
+    """One notification as an event."""
+    return (
+        b"event: message\ndata: "
+        + json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
+        + b"\n\n"
+    )
+
+
+def answer_event(body: dict[str, Any], result: dict[str, Any]) -> bytes:
+    """The answer to `body` as an event."""
+    message = {"jsonrpc": "2.0", "id": body["id"], "result": {"resultType": "complete", **result}}
+    return b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
 
 
 def response(status: int, message: Any, *more: str) -> bytes:
@@ -111,7 +161,7 @@ async def upstream(port: int = 0, **says: Any) -> AsyncIterator[Upstream]:
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(asyncio.ensure_future(made.serve(reader, writer)))
 
-    server = await asyncio.start_server(accept, "127.0.0.1", port)
+    server = await asyncio.start_server(accept, "127.0.0.1", port, ssl=made.tls)
     made.port = server.sockets[0].getsockname()[1]
     try:
         yield made

@@ -8,29 +8,13 @@ import pytest
 
 from bascule.credentials import CredentialError
 from bascule.node.terms import Category, Completed, Failed, Passed, Refused
-from bascule.protocol.addresses import read_url
-from bascule.protocol.expectation import parse
-from bascule.protocol.remote import STATUS, RemoteNode
-from kit.doubles import OWNER, KeptBack, invocation
+from bascule.protocol.remote import STATUS
+from kit.doubles import OWNER
+from kit.remotes import call, names, remote
 from kit.until import until
 from kit.upstream import CHANGE, ECHO, response, upstream
 
 pytestmark = pytest.mark.anyio
-
-
-def remote(up_or_url, *, token="good", expect=("up-box@1.0.0",), **more):
-    url = up_or_url if isinstance(up_or_url, str) else up_or_url.url
-    give = token if callable(token) else lambda: token
-    return RemoteNode(read_url(url), token=give, expectation=parse(expect), **more)
-
-
-async def call(node, name, arguments=None, **more):
-    async with asyncio.timeout(20):
-        return await node.invoke(invocation(name, arguments or {}, **more), KeptBack())
-
-
-async def names(node):
-    return [operation.name for operation in (await node.offered_to(OWNER)).operations]
 
 
 async def test_nothing_is_offered_before_identity_was_verified_and_then_all_of_it():
@@ -88,6 +72,21 @@ async def test_arguments_that_do_not_fit_are_never_sent():
         assert answer.category is Category.INVALID_REQUEST
         assert "/text" in answer.message
         assert up.calls == []
+
+
+async def test_a_request_larger_than_a_controller_takes_is_said_before_it_is_sent():
+    async with upstream() as up, remote(up) as node:
+        answer = await call(node, "change", {"text": "x" * 4_200_000})
+        assert isinstance(answer, Refused)
+        assert "4194304" in answer.message
+        assert up.calls == []
+        assert isinstance(await call(node, "change", {"text": "x" * 4_000_000}), Passed)
+
+
+async def test_more_calls_than_a_controller_reads_at_once_still_find_their_way():
+    async with upstream() as up, remote(up) as node:
+        answers = await asyncio.gather(*(call(node, "echo", {"text": str(number)}) for number in range(200)))
+        assert [answer.payload["content"][0]["text"] for answer in answers] == [str(number) for number in range(200)]
 
 
 async def test_a_write_carries_a_key_a_read_does_not_and_both_say_what_is_left_of_their_time():

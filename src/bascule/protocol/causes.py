@@ -44,7 +44,7 @@ _REMEDIES: Final = {
     Kind.REDIRECT: "Redirects are never followed; give --url the address it should be",
     Kind.NOT_MCP: "Is there another server, or a proxy, at this address? It must speak MCP 2026-07-28 at this path",
     Kind.REFUSED: "See the controller's log",
-    Kind.TOO_LARGE: "Ask for less",
+    Kind.TOO_LARGE: "Send less, or ask for less",
     Kind.LOST: "Call again",
 }
 

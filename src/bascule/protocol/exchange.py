@@ -14,13 +14,14 @@ exchange it belongs to, and the SDK sees an ordinary error response in its place
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 import httpcore2
 import httpx2
 import msgspec
+from mcp_types import CONNECTION_CLOSED
 
 from bascule import wire
 from bascule.credentials import CredentialError
@@ -28,6 +29,9 @@ from bascule.protocol.addresses import AddressRefusedError, UnresolvedError
 
 MAX_BODY: Final = 16_777_216
 """Bytes of one JSON answer or SSE event (16 MiB): as long as the longest line a client may send us."""
+
+MAX_REQUEST: Final = 4_194_304
+"""Bytes of a request: what a controller takes. Said before sending: it would close the connection while we still write."""
 
 MAX_REFUSAL: Final = 65_536
 """Bytes read of an error answer: enough for a JSON-RPC error; a proxy's page is only named."""
@@ -80,6 +84,14 @@ class Exchange:
 
     notice: Notice | None = None
     failure: Failure | None = None
+    answered: bool = False
+    """Whether the server's own JSON-RPC error was passed on: the SDK reports losses under codes that servers use too."""
+    bearer: str = field(default="", repr=False)
+    """The token that went out with it, so that no text that comes back repeats it."""
+
+    def scrubbed(self, text: str) -> str:
+        """Return `text` without the token."""
+        return _scrubbed(text, self.bearer)
 
     def fail(self, kind: Kind, cause: str, *, sent: bool) -> None:
         """Note a failure; the first one stays."""
@@ -116,9 +128,14 @@ class Transport(httpx2.AsyncBaseTransport):
         """Send `request`; every failure becomes a note on the exchange and an error response."""
         exchange = current.get() or Exchange()
         try:
-            bearer = self._token()  # 1
+            bearer = exchange.bearer = self._token()  # 1
         except CredentialError as error:
             exchange.fail(Kind.NO_TOKEN, str(error), sent=False)
+            return _stand_in()
+        size = request.headers.get("content-length", "0")
+        if size.isdigit() and int(size) > MAX_REQUEST:
+            words = f"the request has {size} bytes, and a controller takes {MAX_REQUEST}"
+            exchange.fail(Kind.TOO_LARGE, words, sent=False)
             return _stand_in()
         try:
             response = await self._pool.handle_async_request(_outgoing(request, bearer))
@@ -220,7 +237,8 @@ def _checked(
         )
         return _stand_in()
     answered = message.get("id")
-    if answered is None and _is_error(message):
+    exchange.answered = _is_error(message)
+    if answered is None and exchange.answered:
         return httpx2.Response(400, headers={"content-type": _JSON}, content=body)
     if type(answered) is bool or answered != _envelope.decode(request.content).id:  # 3
         exchange.fail(Kind.NOT_MCP, "it answered another request than the one it was sent", sent=True)
@@ -243,7 +261,10 @@ def _refusal(exchange: Exchange, status: int, message: dict[str, Any] | None, be
     """Pass a JSON-RPC error of a method on; note what gates and proxies say."""
     stated = message if message is not None and _is_error(message) else None
     said = _scrubbed(_printable(stated["error"]["message"]), bearer) if stated else ""
-    if status not in _REFUSALS and stated is not None:
+    # A gate refuses before it knows the request's id, and in its own code; then no method was ever reached.
+    gate = stated is not None and stated.get("id") is None and stated["error"]["code"] == CONNECTION_CLOSED
+    if status not in _REFUSALS and stated is not None and not (gate and status < 500):
+        exchange.answered = True
         return httpx2.Response(max(status, 400), headers={"content-type": _JSON}, content=wire.write(stated))
     kind = _REFUSALS.get(status, Kind.REFUSED if said else Kind.NOT_MCP)
     exchange.fail(

@@ -53,8 +53,8 @@ CONNECT: Final = 5.0
 SILENCE: Final = 45.0
 """Seconds without a byte after which a connection is dead: three missed pings of the SDK's server (15 s)."""
 
-MAX_CONNECTIONS: Final = 72
-"""Connections at once: the 64 requests a controller reads at a time, and some standing streams."""
+MAX_CONNECTIONS: Final = 256
+"""To one controller: as many as a pipe has requests in flight, half of what a controller takes from everybody."""
 
 KEEP_ALIVE: Final = 4.0
 """Seconds an idle connection is kept: below the 5 s after which common servers close theirs, so none is raced."""
@@ -122,7 +122,7 @@ class Link:
             CLIENT_CAPABILITIES_META_KEY: {},
         }
         self._tokens = itertools.count(1)
-        self._dispatcher: JSONRPCDispatcher | None = None
+        self._started: asyncio.Future[JSONRPCDispatcher] | None = None
         self._running: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -170,14 +170,13 @@ class Link:
         return headers
 
     async def _ready(self) -> JSONRPCDispatcher:
-        """Return the dispatcher, started again should it ever have ended."""
-        if self._dispatcher is None or self._running is None or self._running.done():
-            started: asyncio.Future[JSONRPCDispatcher] = asyncio.get_running_loop().create_future()
+        """Return the dispatcher, started again should it ever have ended; requests that come meanwhile share the start."""
+        if self._started is None or self._running is None or self._running.done():
+            started = self._started = asyncio.get_running_loop().create_future()
             # An empty context: what no request asked for must not ride on the first one's exchange.
             self._running = asyncio.create_task(self._run(started), context=contextvars.Context())
             self._running.add_done_callback(lambda ended: _never_started(started, ended))
-            self._dispatcher = await started
-        return self._dispatcher
+        return await asyncio.shield(self._started)
 
     async def _run(self, started: "asyncio.Future[JSONRPCDispatcher]") -> None:
         async with (
@@ -210,7 +209,8 @@ class _Started:
         self._future, self._dispatcher = future, dispatcher
 
     def started(self, value: None = None) -> None:
-        self._future.set_result(self._dispatcher)
+        if not self._future.done():
+            self._future.set_result(self._dispatcher)
 
 
 def _never_started(started: "asyncio.Future[JSONRPCDispatcher]", ended: "asyncio.Task[None]") -> None:
@@ -221,13 +221,14 @@ def _never_started(started: "asyncio.Future[JSONRPCDispatcher]", ended: "asyncio
 
 
 def _typed(exchange: Exchange, error: MCPError, request: Request) -> Exception:
+    """Return what really happened: a failed exchange, a loss that the SDK saw, or the server's own error."""
     if exchange.failure is not None:
         return LinkError(exchange.failure)
-    if error.code == REQUEST_TIMEOUT:
-        return LinkError(Failure(Kind.LOST, f"no answer within {request.timeout:g} s", sent=True))
-    if error.code == CONNECTION_CLOSED:
+    if error.code == REQUEST_TIMEOUT and not exchange.answered:
+        return LinkError(Failure(Kind.LOST, f"no answer within {request.timeout or 0:g} s", sent=True))
+    if error.code == CONNECTION_CLOSED and not exchange.answered:
         return LinkError(Failure(Kind.LOST, "its stream ended before the answer", sent=True))
-    return error
+    return MCPError(error.code, exchange.scrubbed(error.message), error.data)
 
 
 async def _refuse(

@@ -158,9 +158,17 @@ def _effect(annotations: JsonValue) -> Effect:
 
 def _timeout(meta: JsonValue) -> float:
     claimed = meta.get("bascule/timeoutMs") if isinstance(meta, dict) else None
-    if isinstance(claimed, bool) or not isinstance(claimed, (int, float)) or not 0 < claimed / 1000 <= MAX_TIMEOUT:
-        return DEFAULT_TIMEOUT
-    return claimed / 1000
+    return seconds(claimed, MAX_TIMEOUT) or DEFAULT_TIMEOUT
+
+
+def seconds(milliseconds: JsonValue, most: float) -> float | None:
+    """Return `milliseconds` of another server in seconds; None when they are none, or over `most` seconds.
+
+    Compared before they are divided: a whole number of 400 digits is JSON too, and no division survives it.
+    """
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, (int, float)):
+        return None
+    return milliseconds / 1000 if 0 < milliseconds <= most * 1000 else None
 
 
 def _other_spellings(mirrored: Mirrored) -> set[str]:

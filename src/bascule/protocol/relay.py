@@ -52,12 +52,15 @@ class Relay:
     ) -> None:
         if self._forwarding is None:
             return
+        said = asyncio.ensure_future(self._waiting.join())
         try:
             if error is None:
-                await asyncio.wait({asyncio.ensure_future(self._waiting.join()), self._forwarding}, timeout=FLUSH)
+                # The forwarding ends first only when the client cannot be told anything any more.
+                await asyncio.wait({said, self._forwarding}, timeout=FLUSH, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            said.cancel()
             self._forwarding.cancel()
-            await asyncio.gather(self._forwarding, return_exceptions=True)
+            await asyncio.gather(said, self._forwarding, return_exceptions=True)
 
     async def _forward(self) -> None:
         while True:

@@ -45,7 +45,7 @@ from bascule.protocol.addresses import CheckedBackend, Target
 from bascule.protocol.causes import Problem, errored, failed, not_modern, problem, unexpected
 from bascule.protocol.expectation import Expectation
 from bascule.protocol.link import LOG_LEVEL, RESERVED, SILENCE, VERSION, Link, LinkError, Request
-from bascule.protocol.mirror import MAX_TOOLS, Mirror, Mirrored, read_tools
+from bascule.protocol.mirror import MAX_TOOLS, Mirror, Mirrored, read_tools, seconds
 from bascule.protocol.relay import Relay
 
 STATUS: Final = "bascule_status"
@@ -101,6 +101,7 @@ class RemoteNode:
         tls: ssl.SSLContext | None = None,
         silence: float = SILENCE,
         first_list: float = FIRST_LIST,
+        answer_grace: float = ANSWER_GRACE,
     ) -> None:
         """Prepare; nothing is sent before it is entered.
 
@@ -114,10 +115,11 @@ class RemoteNode:
             tls: verifies certificates; the system's trust where None.
             silence: seconds without a byte that end an exchange.
             first_list: seconds a listing waits while nothing was ever fetched.
+            answer_grace: seconds a call waits beyond the time its operation has.
         """
         self._link = Link(target, token, client=client, backend=backend, tls=tls, silence=silence)
         self._url, self._place = target.url, token_place
-        self._expectation, self._first_list = expectation, first_list
+        self._expectation, self._first_list, self._grace = expectation, first_list, answer_grace
         self._mirror: Mirror | None = None
         self._identity: tuple[str, str] | None = None
         self._problem: Problem | None = None
@@ -227,10 +229,10 @@ class RemoteNode:
         sent = invocation.params.payload if invocation.params is not None else {}
         params: JsonObject = {**sent, "name": tool.name, "arguments": invocation.arguments}
         params["_meta"] = meta = _foreign(sent.get("_meta"))
-        seconds = tool.operation.timeout
+        left = tool.operation.timeout
         if invocation.remaining is not None:
-            seconds = min(seconds, invocation.remaining)
-        meta[DEADLINE] = max(1, round(seconds * 1000))  # 4
+            left = min(left, invocation.remaining)
+        meta[DEADLINE] = max(1, round(left * 1000))  # 4
         meta[EXPECT] = self._expectation.texts
         if tool.operation.effect is not Effect.READ:
             meta[KEY] = invocation.key or uuid.uuid4().hex
@@ -238,7 +240,7 @@ class RemoteNode:
         headers = tool.header_fields(invocation.arguments)
         if invocation.trace:
             headers["x-request-id"] = invocation.trace
-        return Request("tools/call", params, seconds + ANSWER_GRACE, headers, relay.notice)
+        return Request("tools/call", params, left + self._grace, headers, relay.notice)
 
     def _unanswered(self, error: LinkError, effect: Effect) -> Answer:
         found = problem(error.failure, url=self._url, place=self._place)
@@ -381,7 +383,7 @@ class RemoteNode:
             page = await self._ask("tools/list", params)
             listed, cursor = page.get("tools"), page.get("nextCursor")
             tools.extend(listed if isinstance(listed, list) else ())
-            self._ttl = _ttl(page.get("ttlMs"))
+            self._ttl = seconds(page.get("ttlMs"), MAX_TTL) or DEFAULT_TTL
             # A server that ignores the cursor would give its first page for ever.
             if not isinstance(cursor, str) or cursor in cursors or len(tools) >= MAX_TOOLS:
                 break
@@ -466,12 +468,6 @@ def _foreign(meta: JsonValue) -> JsonObject:
         for name, value in meta.items()
         if name == LOG_LEVEL or not (name.startswith(RESERVED) or name == "progressToken")
     }
-
-
-def _ttl(milliseconds: JsonValue) -> float:
-    if isinstance(milliseconds, bool) or not isinstance(milliseconds, (int, float)) or milliseconds <= 0:
-        return DEFAULT_TTL
-    return min(milliseconds / 1000, MAX_TTL)
 
 
 def _as_words(error: MCPError) -> str:
