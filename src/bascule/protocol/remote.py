@@ -43,7 +43,7 @@ from bascule.node.terms import (
 )
 from bascule.protocol.addresses import CheckedBackend, Target
 from bascule.protocol.causes import Problem, errored, failed, not_modern, problem, unexpected
-from bascule.protocol.expectation import Expectation
+from bascule.protocol.expectation import EXPECT, Expectation
 from bascule.protocol.link import LOG_LEVEL, RESERVED, SILENCE, VERSION, Link, LinkError, Request
 from bascule.protocol.mirror import MAX_TOOLS, Mirror, Mirrored, read_tools, seconds
 from bascule.protocol.relay import Relay
@@ -78,7 +78,6 @@ ANSWER_GRACE: Final = 5.0
 MAX_PAGES: Final = 200
 """Pages of one listing."""
 
-EXPECT: Final = "bascule/expect"
 DEADLINE: Final = "bascule/deadlineMs"
 KEY: Final = "bascule/idempotencyKey"
 SERVER_INFO: Final = RESERVED + "serverInfo"
