@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from bascule import __version__
 from bascule.capabilities import plugins
 from bascule.capabilities.declared import Declared, DeclaredCommand
 from bascule.node.terms import Effect
@@ -157,6 +158,18 @@ async def test_c3_another_name_or_version_is_refused_before_any_effect():
                 answer = await node.invoke(invocation("change", {"text": "x"}), KeptBack())
                 assert "up-box@1.0.0" in answer.message
         assert up.calls == []
+
+
+@over(["http-modern"])
+async def test_c3_the_expectation_that_travels_is_refused_by_the_controller_itself(tmp_path, kind):
+    async with arranged(kind, tmp_path) as there:
+        for wanted in (["other@*"], ["contract-box@9"], ["contract-box@>=9"], "contract-box", [], [3], ["a@>=x"]):
+            result = await call(there.peer, "change", {"text": "x", "confirm": True}, **{"bascule/expect": wanted})
+            assert result["isError"] is True
+            assert result["_meta"]["bascule/category"] in ("conflict", "invalid_request")
+        assert there.work.calls == []
+        for wanted in ([f"contract-box@{__version__}"], ["other@1", "*@*"]):
+            assert not (await call(there.peer, "echo", {"text": "x"}, **{"bascule/expect": wanted}))["isError"]
 
 
 @over(BRIDGED)

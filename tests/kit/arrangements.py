@@ -175,6 +175,7 @@ async def _on_http(node: LocalNode) -> AsyncIterator[str]:
         caller_of=lambda ctx: caller_of(scope_of(ctx)),
         trace_of=lambda ctx: trace_of(scope_of(ctx)),
         if_dropped=Cause.ABANDONED,
+        answers_to=("contract-box", __version__),
     )
     endpoint = Endpoint(server)
     bind = binding.assess("127.0.0.1", 0)

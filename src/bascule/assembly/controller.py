@@ -98,6 +98,7 @@ def controller(settings: Settings, bind: binding.Bind, *, extra: Sequence[Capabi
         deliveries=HttpDeliveries(),
         if_dropped=Cause.ABANDONED,
         watched_as=EVERYONE,
+        answers_to=(settings.controller.name, __version__),
     )
     endpoint, draining = Endpoint(server), Draining()
     callers = CallersFile(settings.callers_file)

@@ -3,14 +3,19 @@
 Asking a server who it is is left to `remote`. Name and version find mistakes, not impostors (decision 8).
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 import bascule
+from bascule.node.terms import Category, Refused
+
+EXPECT: Final = "bascule/expect"
+"""Member of a call's `_meta`: whom its sender means, as written (decision 8)."""
 
 ANY: Final = "*"
 """In an item, for the name or for the version: whatever it is."""
@@ -132,3 +137,31 @@ def _versioned(name: str, version: str) -> Item:
 def _shown(text: str) -> str:
     printable = "".join(character if character.isprintable() else "?" for character in text)
     return printable if len(printable) <= _MAX_SHOWN else printable[:_MAX_SHOWN] + "..."
+
+
+def unexpected(params: Mapping[str, Any], own: tuple[str, str] | None) -> Refused | None:
+    """Return the refusal of a call that was meant for another server or version than `own`; None where it fits.
+
+    A call without an expectation fits, and so does every call where `own` is None. An expectation that cannot be read is
+    refused: it was meant to keep something from happening.
+    """
+    meta = params.get("_meta")
+    wanted = meta.get(EXPECT) if isinstance(meta, Mapping) else None
+    if own is None or wanted is None:
+        return None
+    if not isinstance(wanted, list) or not wanted or not all(isinstance(text, str) for text in wanted):
+        return Refused(Category.INVALID_REQUEST, f"{EXPECT} must be a list of NAME@VERSION")
+    try:
+        verdict = _parsed(tuple(wanted)).check(*own)
+    except ExpectationError as error:
+        return Refused(Category.INVALID_REQUEST, f"{EXPECT}: {error}")
+    if verdict.fits:
+        return None
+    what, _, details = verdict.reason.partition(": ")
+    words = f"The call was meant for {what}: {details}; nothing was executed"
+    return Refused(Category.CONFLICT, words, verdict.reason)
+
+
+@functools.lru_cache(maxsize=64)  # the same few items ride on every call
+def _parsed(texts: tuple[str, ...]) -> Expectation:
+    return parse(texts)

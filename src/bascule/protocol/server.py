@@ -38,6 +38,7 @@ from bascule.protocol import translate
 from bascule.protocol.back import Context, Levels, RequestBack
 from bascule.protocol.catalogue import Catalogue, InvalidCursorError, project
 from bascule.protocol.delivery import Deliveries
+from bascule.protocol.expectation import unexpected
 from bascule.protocol.translate import Era
 from bascule.protocol.versions import INITIALIZE_ERA, MODERN, refuse_initialize
 
@@ -75,6 +76,7 @@ class NodeServer(Server[dict[str, Any]]):
         trace_of: Callable[[Context], str] = lambda _ctx: "",
         legacy_fallback: Literal["refuse", "offer"] = "refuse",
         watched_as: Caller | None = None,
+        answers_to: tuple[str, str] | None = None,
     ) -> None:
         """Project `node`.
 
@@ -88,11 +90,14 @@ class NodeServer(Server[dict[str, Any]]):
             if_dropped: what it means when a request is cancelled under us.
             trace_of: the trace id of a request.
             legacy_fallback: what an unavailable version at `initialize` gets: a refusal, or the SDK's counter-offer.
+            answers_to: name and version to which a call's `bascule/expect` is held, before anything is done; not looked
+                at without one, as on a bridge, where the expectation is about the far end.
             watched_as: the caller whose offer is watched for list changes; none are announced without one.
         """
         self._node, self._caller_of, self._trace_of = node, caller_of, trace_of
         self._deliveries, self._if_dropped = deliveries, if_dropped
         self._fallback, self._watched_as = legacy_fallback, watched_as
+        self._answers_to = answers_to
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus, max_subscriptions=MAX_SUBSCRIPTIONS)
         self._sessions: list[ServerSession] = []
@@ -196,6 +201,8 @@ class NodeServer(Server[dict[str, Any]]):
             asked = self._asked(ctx, params, catalogue)
             if isinstance(asked, Refused):
                 return self._result(ctx, asked, operation_id)
+            if (other := unexpected(params, self._answers_to)) is not None:
+                return self._result(ctx, other, operation_id)
             _check_headers(ctx, catalogue.mirrored.get(asked.name), asked.arguments)
             operation_id, effect = asked.id, EffectState.PARTIAL
             answer = await self._invoked(ctx, asked)
