@@ -156,17 +156,25 @@ def response(status: int, message: Any, *more: str) -> bytes:
 async def upstream(port: int = 0, **says: Any) -> AsyncIterator[Upstream]:
     """Run one."""
     made = Upstream(**says)
-    tasks: set[asyncio.Task[None]] = set()
+    tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.ensure_future(made.serve(reader, writer)))
+        if server.is_serving():
+            tasks[asyncio.ensure_future(made.serve(reader, writer))] = writer
+        else:
+            writer.transport.abort()  # taken in the moment it was closed
 
     server = await asyncio.start_server(accept, "127.0.0.1", port, ssl=made.tls)
     made.port = server.sockets[0].getsockname()[1]
     try:
         yield made
     finally:
+        for listening in server.sockets:
+            server.get_loop().remove_reader(listening.fileno())
+        for _ in range(5):
+            await asyncio.sleep(0)  # asyncio 3.11 leaks a connection that it took while its server is being closed
         server.close()
-        for task in tasks:
+        for task, writer in tasks.items():
             task.cancel()
+            writer.transport.abort()  # a task that never began closes nothing
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,12 +13,14 @@ What is sent over a connection is left to `exchange`. Row C7 of the features.
 import asyncio
 import ipaddress
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+import anyio
 import httpcore2
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -161,7 +163,9 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
             if position < len(addresses) - 1:
                 left = ATTEMPT if left is None else min(ATTEMPT, left)
             try:
-                return await self._connector.connect_tcp(address, port, left, local_address, socket_options)  # 3
+                return _Closing(
+                    await self._connector.connect_tcp(address, port, left, local_address, socket_options)
+                )  # 3
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = failure or error
         raise failure or httpcore2.ConnectTimeout("no time was left to connect")
@@ -206,3 +210,38 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Wait, on behalf of the client."""
         await asyncio.sleep(seconds)
+
+
+class _Closing(httpcore2.AsyncNetworkStream):
+    """A connection that is closed when its TLS does not come about, cancelled ones included.
+
+    httpcore2 closes it on failures alone; a call cancelled in the middle of a handshake would leave its socket open.
+    """
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore2's interface
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore2's interface
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the interface is httpcore2's
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._stream.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
