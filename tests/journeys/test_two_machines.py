@@ -10,6 +10,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from bascule.store.sqlite import read_entries
 from kit.journey import PATIENCE, controller, run, set_up, start
 from kit.proxy import reverse_proxy
 from kit.ssh import forwarded_port
@@ -152,6 +153,8 @@ async def test_a_stopped_controller_leaves_no_child_behind(tmp_path):
         assert not napping(4704)
         result = await call
         assert result.is_error
+    last = read_entries(tmp_path / "state" / "bascule.sqlite3", limit=1)[0]
+    assert (last["operation"], last["cause"], last["delivered"]) == ("nap", "shutdown", "yes"), "the record closes last"
 
 
 async def settings_with_short_drain():

@@ -196,10 +196,11 @@ async def _drain(
     2. Standing streams end with their proper result.
     3. Running work gets what the budget allows, then is ended and recorded so. A second signal ends it at once.
     4. The listener stops; whatever is still connected is dropped.
+    5. The record is closed last: what became of the last answers belongs into it.
     """
     made.draining.begin()  # 1
     made.endpoint.close_streams()  # 2
-    closing = asyncio.ensure_future(made.node.aclose(budget))  # 3
+    closing = asyncio.ensure_future(made.node.drain(budget))  # 3
     hurry = asyncio.ensure_future(stopped.second.wait())
     await asyncio.wait({closing, hurry}, return_when=asyncio.FIRST_COMPLETED)
     if not closing.done():
@@ -208,6 +209,7 @@ async def _drain(
     hurry.cancel()
     listener.should_exit = True  # 4
     await serving
+    await made.node.aclose(0)  # 5
 
 
 @dataclass(frozen=True, slots=True)

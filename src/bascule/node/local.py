@@ -188,7 +188,16 @@ class LocalNode:
         return await self._ledger.close(invocation.id, refusal, Durability.SOON)
 
     async def aclose(self, budget: float = 20.0) -> None:
-        """Take no new work, give running work what the budget allows, end the rest, close the record.
+        """Drain, then close the record.
+
+        Args:
+            budget: seconds for the running work.
+        """
+        await self.drain(budget)
+        await self._record.aclose()
+
+    async def drain(self, budget: float) -> None:
+        """Take no new work, give running work what the budget allows, end the rest. The record stays open for receipts.
 
         Args:
             budget: seconds for all of it.
@@ -200,7 +209,6 @@ class LocalNode:
         self.stop_all(Cause.SHUTDOWN)
         if self._runs:
             await asyncio.wait(set(self._runs))
-        await self._record.aclose()
 
     def stop_all(self, cause: Cause) -> None:
         """Tell everything that runs to stop, without waiting."""
