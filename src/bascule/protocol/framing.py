@@ -17,6 +17,9 @@ MAX_LINE: Final = 16 * 1024 * 1024
 MAX_BATCH: Final = 100
 """Messages of one batch: as many as any client of 2025-03-26 was seen to send, and more."""
 
+MAX_ID: Final = 4_300
+"""Characters or digits of an id, as many digits as a number may have: it is repeated in every answer's line."""
+
 Id: TypeAlias = str | int
 
 
@@ -129,7 +132,9 @@ def classify(value: Any) -> Request | Notification | Reply | Malformed:
     has_id = "id" in value
     known = _known_id(value.get("id"))
     if has_id and known is None:
-        return Malformed(INVALID_REQUEST, "Invalid request: an id is a string or a whole number")
+        return Malformed(
+            INVALID_REQUEST, f"Invalid request: an id is a string of at most {MAX_ID} characters, or a whole number"
+        )
     if value.get("jsonrpc") != "2.0":
         return Malformed(INVALID_REQUEST, 'Invalid request: jsonrpc must be "2.0"', known)
     if "method" not in value:
@@ -159,4 +164,4 @@ def _known_id(value: Any) -> Id | None:
     # true is an int to Python, and 1.5 or null would come back as a message that nobody waits for.
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return None
-    return value
+    return None if isinstance(value, str) and len(value) > MAX_ID else value

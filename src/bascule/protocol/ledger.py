@@ -22,8 +22,15 @@ class Gathering:
 
     waiting: int = 0
     answers: list[JsonObject] = field(default_factory=list)
+    ours: list[int | None] = field(default_factory=list)
+    """For each answer our id of its request; None where it answers none that went on."""
     closed: bool = False
     """Whether every message of it was looked at."""
+
+    def add(self, answer: JsonObject, our_id: int | None = None) -> None:
+        """Add an answer."""
+        self.answers.append(answer)
+        self.ours.append(our_id)
 
     @property
     def complete(self) -> bool:

@@ -35,12 +35,34 @@ def _watchable(pipe: IO[bytes]) -> bool:
     return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or pipe.isatty())
 
 
+class _Mode:
+    """Remembers how a descriptor waited, and gives it back so: others, such as a shell, go on with the same one.
+
+    A loop makes it non-blocking for everybody who has it. The copy kept here outlives the loop's own.
+    """
+
+    def __init__(self) -> None:
+        self._copy: int | None = None
+        self._blocking = True
+
+    def keep(self, pipe: IO[bytes]) -> None:
+        self._copy = os.dup(pipe.fileno())
+        self._blocking = os.get_blocking(self._copy)
+
+    def restore(self) -> None:
+        if self._copy is not None:
+            os.set_blocking(self._copy, self._blocking)
+            os.close(self._copy)
+            self._copy = None
+
+
 class Incoming(asyncio.Protocol):
     """Hands on what arrives, and its end; `pause` holds the peer back."""
 
     def __init__(self, heard: Callable[[bytes], None]) -> None:
         self._heard = heard
         self._transport: asyncio.ReadTransport | None = None
+        self._mode = _Mode()
         self._may_read = asyncio.Event()
         self._may_read.set()
         self.ended = asyncio.Event()
@@ -48,6 +70,7 @@ class Incoming(asyncio.Protocol):
     async def attach(self, pipe: IO[bytes]) -> None:
         """Start reading."""
         if _watchable(pipe):
+            self._mode.keep(pipe)
             self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self, pipe)
         else:
             self._reader = asyncio.ensure_future(self._read(pipe))
@@ -61,17 +84,18 @@ class Incoming(asyncio.Protocol):
     def pause(self) -> None:
         """Take no more for now."""
         self._may_read.clear()
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Take more again."""
         self._may_read.set()
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def close(self) -> None:
         """Stop reading."""
+        self._mode.restore()
         if self._transport is not None:
             self._transport.close()
         elif not self.ended.is_set():
@@ -93,6 +117,7 @@ class Outgoing(asyncio.BaseProtocol):
     def __init__(self) -> None:
         self._transport: asyncio.WriteTransport | None = None
         self._pipe: IO[bytes] | None = None
+        self._mode = _Mode()
         self._turn = asyncio.Lock()
         self._drained = asyncio.Event()
         self._drained.set()
@@ -101,6 +126,7 @@ class Outgoing(asyncio.BaseProtocol):
     async def attach(self, pipe: IO[bytes]) -> None:
         """Be ready to write."""
         if _watchable(pipe):
+            self._mode.keep(pipe)
             self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
             self._transport.set_write_buffer_limits(high=0)
         else:
@@ -131,7 +157,8 @@ class Outgoing(asyncio.BaseProtocol):
 
     def close(self) -> None:
         """Let go of the pipe."""
-        if self._transport is not None:
+        self._mode.restore()
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.abort()
 
     def _write_all(self, data: bytes) -> bool:

@@ -20,12 +20,10 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.server.context import ServerRequestContext
 from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.message import SessionMessage
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     ErrorData,
     JSONRPCError,
@@ -34,15 +32,12 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from bascule import wire
-from bascule.node.terms import JsonObject, Receipt
-from bascule.protocol import answers, framing, pipes
+from bascule.node.terms import JsonObject
+from bascule.protocol import framing, pipes
 from bascule.protocol.framing import Batch, Malformed, Notification, Reply, Request, TooLong
 from bascule.protocol.ledger import MAX_IN_FLIGHT, Flight, Gathering, Ledger
+from bascule.protocol.outlet import MAX_ANSWER, MAX_BACKLOG, Outlet, StdioDeliveries
 from bascule.protocol.server import NodeServer
-
-MAX_ANSWER: Final = 9 * 1024 * 1024
-"""Bytes of one line to a client: SDK clients die of lines over 10 MiB."""
 
 END_GRACE: Final = 5.0
 """Seconds that answers in flight get after the end of input."""
@@ -50,32 +45,15 @@ END_GRACE: Final = 5.0
 SIGNAL_GRACE: Final = 2.0
 """Seconds that they get after a first signal: common clients kill 2 s after it."""
 
+LAST_WORDS: Final = 0.5
+"""Seconds for what is left to say after the grace: errors for what stayed unanswered, into a pipe that may be full."""
+
 BATCHES: Final = "2025-03-26"
 """The one revision that has batches."""
 
 _log: Final = logging.getLogger("bascule.protocol.stdio")
 
 Inward: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
-
-
-class StdioDeliveries:
-    """Receipts by our request id, until the line is written or will not be."""
-
-    def __init__(self) -> None:
-        self._receipts: dict[Any, Receipt] = {}
-
-    def expect(self, ctx: ServerRequestContext[Any, Any], receipt: Receipt) -> None:
-        """Keep `receipt` until the answer is written."""
-        self._receipts[ctx.request_id] = receipt
-
-    def settle(self, our_id: Any, *, handed_over: bool, cause: str = "") -> None:
-        """The answer to `our_id` was handed over, or will not be."""
-        receipt = self._receipts.pop(our_id, None)
-        if receipt is not None:
-            if handed_over:
-                receipt.delivered()
-            else:
-                receipt.undelivered(cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +76,16 @@ async def serve_stdio(
     limits: Limits | None = None,
     handle_signals: bool = True,
 ) -> int:
-    """Serve one client until it leaves; return the exit code, 0."""
+    """Serve one client until it leaves; return the exit code: 0, or 1 when the server broke and not the client left."""
     reading, writing = pipes.take(stdin, stdout)
     with reading, writing:
         connection = _Connection(deliveries, limits or Limits())
         await connection.attach(reading, writing)
         try:
-            await connection.serve(server, parent_gone, handle_signals=handle_signals)
+            sound = await connection.serve(server, parent_gone, handle_signals=handle_signals)
         finally:
             connection.close()
-    return 0
+    return 0 if sound else 1
 
 
 class _Connection:
@@ -118,11 +96,13 @@ class _Connection:
         self._lines, self._ledger = framing.Lines(limits.line), Ledger()
         self._incoming = pipes.Incoming(self._heard)
         self._outgoing = pipes.Outgoing()
+        self._outlet = Outlet(self._outgoing, deliveries, most=limits.answer, moved=self._balance)
         self._version = ""
         self._to_server: Inward
         self._to_server, self._server_reads = anyio.create_memory_object_stream(float("inf"))
-        self._writes: asyncio.Queue[tuple[bytes, int | None]] = asyncio.Queue()
-        self._changed = asyncio.Event()
+        self._room, self._changed = asyncio.Event(), asyncio.Event()
+        self._room.set()
+        self._listening = True
 
     async def attach(self, reading: Any, writing: Any) -> None:
         await self._outgoing.attach(writing)
@@ -134,29 +114,45 @@ class _Connection:
 
     async def serve(
         self, server: NodeServer, parent_gone: Callable[[], Awaitable[None]] | None, *, handle_signals: bool
-    ) -> None:
+    ) -> bool:
+        """Serve until the end; return whether the server was sound."""
         server_writes, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         async with server.lifespan(server) as state:
             loop = asyncio.ensure_future(
                 serve_dual_era_loop(server, self._server_reads, server_writes, lifespan_state=state)
             )
             relaying = asyncio.ensure_future(self._relay(from_server))
-            writer = asyncio.ensure_future(self._write_forever())
+            writer = asyncio.ensure_future(self._outlet.run())
             try:
-                await self._until_the_end(parent_gone, loop, handle_signals=handle_signals)
-                self._to_server.close()
-                # What the SDK still says to unanswered requests is part of an orderly end, but nobody waits long for it.
-                await asyncio.wait({loop}, timeout=self._limits.signal_grace)
-                await asyncio.wait({asyncio.ensure_future(self._writes.join())}, timeout=self._limits.signal_grace)
+                if await self._until_the_end(parent_gone, loop, handle_signals=handle_signals):
+                    await self._last_words(loop)
             finally:
-                for task in (loop, relaying, writer):
+                tasks = (loop, relaying, writer)
+                # Only what ended by itself tells of a fault: the SDK's loop ends a cancellation with errors of its own.
+                ended = await asyncio.gather(*(task for task in tasks if task.done()), return_exceptions=True)
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(loop, relaying, writer, return_exceptions=True)
-                self._server_reads.close()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                for stream in (self._to_server, self._server_reads, server_writes, from_server):
+                    stream.close()
+                self._deliveries.abandon("the session ended")
+        broken = [error for error in ended if isinstance(error, Exception)]
+        for error in broken:
+            _log.error("the protocol server broke: %s", type(error).__name__, exc_info=error)
+        return not broken
+
+    async def _last_words(self, loop: "asyncio.Future[None]") -> None:
+        """Let the SDK tell requests that stay unanswered so, and have it written; nobody waits long for that."""
+        self._to_server.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                await asyncio.wait({loop})
+                await self._outlet.flushed()
 
     async def _until_the_end(
         self, parent_gone: Callable[[], Awaitable[None]] | None, loop: "asyncio.Future[None]", *, handle_signals: bool
-    ) -> None:
+    ) -> bool:
+        """Return once it is time to end; whether there is still someone to say something to."""
         first, second = asyncio.Event(), asyncio.Event()
         with _signals(first, second) if handle_signals else contextlib.nullcontext():
             at_once = [self._outgoing.broken.wait(), second.wait(), *([parent_gone()] if parent_gone else [])]
@@ -164,9 +160,9 @@ class _Connection:
             ended, told = asyncio.ensure_future(self._incoming.ended.wait()), asyncio.ensure_future(first.wait())
             try:
                 await asyncio.wait({*gone, ended, told, loop}, return_when=asyncio.FIRST_COMPLETED)
-                if any(end.done() for end in gone) or loop.done():  # 3
-                    return
-                await self._last_answers(gone, told, first)
+                if not loop.done() and not any(end.done() for end in gone):
+                    await self._last_answers(gone, told, first)
+                return not any(end.done() for end in gone)  # 3
             finally:
                 for end in (*gone, ended, told):
                     end.cancel()
@@ -178,6 +174,7 @@ class _Connection:
         if self._incoming.ended.is_set():  # 1
             for line in self._lines.finish():
                 self._line(line)
+        self._listening = False
         self._incoming.pause()
         quiet = asyncio.ensure_future(self._quiet())
         try:
@@ -197,15 +194,26 @@ class _Connection:
         while self._ledger.awaited:
             self._changed.clear()
             await self._changed.wait()
-        await self._writes.join()
+        await self._outlet.flushed()
 
     # -- from the client --
 
     def _heard(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             self._line(line)
-        if len(self._ledger) >= MAX_IN_FLIGHT:
+        self._balance()
+
+    def _balance(self) -> None:
+        """Listen to the client as long as it listens to us, and while it has not too much in flight."""
+        full = self._outlet.backlog > MAX_BACKLOG
+        if full:
+            self._room.clear()
+        else:
+            self._room.set()
+        if full or len(self._ledger) >= MAX_IN_FLIGHT or not self._listening:
             self._incoming.pause()
+        elif not self._incoming.ended.is_set():
+            self._incoming.resume()
 
     def _line(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
@@ -229,7 +237,7 @@ class _Connection:
             for value in batch.values:
                 self._take(framing.classify(value), gathering)
             gathering.closed = True
-            self._write_batch(gathering)
+            self._outlet.batch(gathering)
 
     def _take(self, message: Request | Notification | Reply | Malformed, batch: Gathering | None) -> None:
         match message:
@@ -268,7 +276,7 @@ class _Connection:
         flight = self._close(ours)
         self._deliveries.settle(ours, handed_over=False, cause="cancelled")
         if flight is not None and flight.batch is not None:
-            self._write_batch(flight.batch)
+            self._outlet.batch(flight.batch)
 
     def _send(self, message: Any) -> None:
         with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -280,6 +288,7 @@ class _Connection:
         async with from_server:
             async for session_message in from_server:
                 self._said(session_message.message)
+                await self._room.wait()
 
     def _said(self, message: Any) -> None:
         match message:
@@ -289,9 +298,9 @@ class _Connection:
                 self._answer(ours, {"error": error.model_dump(by_alias=True, exclude_none=True)})
             case JSONRPCNotification(method=method, params=params):
                 said = {"jsonrpc": "2.0", "method": method}
-                self._write(said | ({"params": self._client_ids(params)} if params is not None else {}), None)
+                self._outlet.tell(said | ({"params": self._client_ids(params)} if params is not None else {}))
             case JSONRPCRequest():
-                self._write(message.model_dump(by_alias=True, exclude_none=True), None)
+                self._outlet.tell(message.model_dump(by_alias=True, exclude_none=True))
 
     def _client_ids(self, params: JsonObject) -> JsonObject:
         """Give a subscription's notifications the id that the client knows it by."""
@@ -310,58 +319,24 @@ class _Connection:
             self._version = str(body["result"].get("protocolVersion", ""))
         answer = {"jsonrpc": "2.0", "id": flight.id, **body}
         if flight.batch is None:
-            self._write(answer, ours, flight)
+            self._outlet.answer(answer, ours)
             return
-        self._deliveries.settle(ours, handed_over=True)
-        flight.batch.answers.append(answer)
-        self._write_batch(flight.batch)
+        flight.batch.add(answer, ours)
+        self._outlet.batch(flight.batch)
 
     def _close(self, ours: Any) -> Flight | None:
         flight = self._ledger.close(ours)
         self._changed.set()
-        if len(self._ledger) == MAX_IN_FLIGHT - 1 and not self._incoming.ended.is_set():
-            self._incoming.resume()
+        self._balance()
         return flight
-
-    # -- to the client --
 
     def _refuse(self, malformed: Malformed, batch: Gathering | None) -> None:
         error = {"code": malformed.code, "message": malformed.message}
         answer: JsonObject = {"jsonrpc": "2.0", "id": malformed.id, "error": error}
         if batch is None:
-            self._write(answer, None)
+            self._outlet.answer(answer, None)
         else:
-            batch.answers.append(answer)
-
-    def _write_batch(self, gathering: Gathering) -> None:
-        if not gathering.complete or not gathering.answers:
-            return
-        room = self._limits.answer // len(gathering.answers) - 2
-        fitting = [self._encoded(answer, None, room) for answer in gathering.answers]
-        gathering.answers = []
-        self._writes.put_nowait((b"[" + b",".join(fitting) + b"]", None))
-
-    def _write(self, message: JsonObject, ours: int | None, flight: Flight | None = None) -> None:
-        self._writes.put_nowait((self._encoded(message, flight, self._limits.answer), ours))
-
-    def _encoded(self, message: JsonObject, flight: Flight | None, room: int) -> bytes:
-        try:
-            line = wire.write(message)
-        except wire.WireError as error:
-            _log.error("an answer could not be written: %s", error)
-            return wire.write(answers.error(message, INTERNAL_ERROR, "Internal error"))
-        if len(line) <= room:
-            return line
-        return wire.write(answers.too_large(message, len(line), room))
-
-    async def _write_forever(self) -> None:
-        while True:
-            line, ours = await self._writes.get()
-            try:
-                handed_over = await self._outgoing.write(line)
-                self._deliveries.settle(ours, handed_over=handed_over, cause="the client's pipe is closed")
-            finally:
-                self._writes.task_done()
+            batch.add(answer)
 
 
 @contextlib.contextmanager
