@@ -84,6 +84,30 @@ async def test_an_answer_of_a_stranger_is_kept_and_the_next_call_is_not_made():
         assert await names(node) == [STATUS]
 
 
+async def test_a_stranger_heard_while_it_is_being_verified_is_verified_once_more():
+    async with upstream() as up, remote(up) as node:
+        await names(node)
+        await until(lambda: up.listeners)
+        listing, go_on = asyncio.Event(), asyncio.Event()
+        original = up._answer
+
+        async def slow(fields, body, writer):
+            if body["method"] == "tools/list" and not go_on.is_set():
+                listing.set()
+                await go_on.wait()
+            return await original(fields, body, writer)
+
+        up._answer = slow
+        up.announce()
+        await listing.wait()
+        up.identity = {"name": "another-box", "version": "1.0.0"}
+        assert isinstance(await call(node, "echo", {"text": "x"}), Passed)
+        go_on.set()
+        answer = await call(node, "echo", {"text": "x"})
+        assert isinstance(answer, Refused)
+        assert "another server" in answer.message
+
+
 async def test_a_restarted_controller_serves_the_very_next_call():
     async with upstream() as first:
         port = first.port
