@@ -39,6 +39,8 @@ from bascule.protocol.ledger import MAX_IN_FLIGHT, Flight, Gathering, Ledger
 from bascule.protocol.outlet import MAX_ANSWER, MAX_BACKLOG, Outlet, StdioDeliveries
 from bascule.protocol.server import NodeServer
 
+__all__ = ["END_GRACE", "SIGNAL_GRACE", "Limits", "StdioDeliveries", "serve_stdio"]
+
 END_GRACE: Final = 5.0
 """Seconds that answers in flight get after the end of input."""
 
