@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bascule.platform import files, processes
+from bascule.platform import files, proc, processes
 from bascule.platform.parent import parent_gone
 from bascule.platform.processes import Command
 from kit.until import until
@@ -120,6 +121,133 @@ async def test_commands_beside_each_other_end_only_their_own():
     assert not alive(kept)
 
 
+async def test_two_commands_that_have_both_ended_end_only_their_own_daemons():
+    one, other = start(DAEMON), start(DAEMON)
+    kept, ended = int(await line_of(one)), int(await line_of(other))
+    await one.wait()
+    await other.wait()
+    await other.end(5)
+    assert not alive(ended)
+    assert alive(kept), "its own command ends it"
+    await one.end(5)
+    assert not alive(kept)
+
+
+async def test_a_process_that_comes_to_us_from_elsewhere_is_nobodys_daemon():
+    command = start("pass")
+    # A session of its own, younger than the command: what a plug-in starts, or a container's first process adopts.
+    foreign = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", STAY], start_new_session=True)
+    try:
+        for pipe in command.pipes:
+            pipe.close()
+        await command.wait()
+        await command.end(1)
+        assert foreign.poll() is None
+    finally:
+        foreign.kill()
+        foreign.wait()
+
+
+async def test_a_command_that_lets_its_daemons_go_is_followed_all_the_same():
+    let_go = "import ctypes; ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)\n"
+    command = start(let_go + DAEMON + STAY)
+    daemon = int(await line_of(command))
+    assert proc.one(daemon).parent == os.getpid()
+    await command.end(5)
+    assert not alive(daemon)
+
+
+async def test_where_limits_carry_no_mark_an_orphan_is_known_by_its_session(monkeypatch):
+    monkeypatch.setattr(processes, "_new_mark", lambda: None)
+    command = start(DAEMON)
+    daemon = int(await line_of(command))
+    await command.wait()
+    assert await command.end(5)
+    assert not alive(daemon)
+
+
+async def test_a_command_whose_limit_cannot_be_set_is_known_by_its_session(monkeypatch):
+    monkeypatch.setattr(processes, "_setrlimit", lambda *_: -1)
+    command = start(DAEMON)
+    daemon = int(await line_of(command))
+    await command.wait()
+    assert await command.end(5)
+    assert not alive(daemon)
+
+
+async def test_no_zombie_of_a_family_stays_with_us():
+    tree = (
+        "import os, time\n"
+        "def grow(levels):\n"
+        "    for side in (0, 1):\n"
+        "        if os.fork() == 0:\n"
+        "            if side:\n                os.setsid()\n"
+        "            if levels:\n                grow(levels - 1)\n"
+        "            time.sleep(600)\n"
+        "grow(3)\nprint('grown', flush=True)\n"
+    )
+    commands = [start(tree) for _ in range(4)]
+    for command in commands:
+        assert await line_of(command) == "grown"
+        await command.wait()
+    await asyncio.gather(*(command.end(5) for command in commands))
+    assert [row for row in proc.table().values() if row.parent == os.getpid() and row.dead] == []
+
+
+async def test_while_descriptors_are_short_nobody_is_taken_for_dead():
+    command = start(DAEMON + STAY)
+    daemon = int(await line_of(command))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    ending = asyncio.ensure_future(command.end(5))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            proc.table()
+        await until(lambda: command._popen.returncode is not None)
+        assert not ending.done(), "the command is gone, of its daemon nothing is known"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert await ending
+    assert not alive(daemon)
+
+
+async def test_without_a_process_table_the_whole_group_is_ended(monkeypatch, tmp_path):
+    monkeypatch.setattr(proc, "_PROC", tmp_path / "nothing")
+    member = "import subprocess, sys; deaf = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE); deaf.stdout.readline(); print(deaf.pid, flush=True)\n"
+    for more in (STAY, ""):  # the command is ended, and has ended by itself
+        command = Command(
+            [sys.executable, "-c", member + more, DEAF],
+            program=sys.executable,
+            env={"PATH": os.environ["PATH"]},
+            cwd=None,
+        )
+        deaf = int(await line_of(command))
+        assert alive(deaf)
+        if not more:
+            await command.wait()
+        assert await command.end(0.2)
+        assert not alive(deaf)
+
+
+async def test_a_controller_that_is_killed_takes_its_commands_along():
+    source = (
+        "import os, sys, time\nfrom bascule.platform.processes import Command\n"
+        "command = Command([sys.executable, '-c', sys.argv[1]], program=sys.executable, env={}, cwd=None)\n"
+        "print(command._popen.pid, command.pipes[0].readline(), flush=True)\ntime.sleep(600)\n"
+    )
+    controller = await asyncio.to_thread(
+        subprocess.Popen, [sys.executable, "-c", source, "print('up', flush=True)\n" + STAY], stdout=subprocess.PIPE
+    )
+    pid = int((await asyncio.to_thread(controller.stdout.readline)).split()[0])
+    assert alive(pid)
+    controller.kill()
+    controller.wait()
+    controller.stdout.close()
+    await until(lambda: not alive(pid))
+
+
 async def test_processes_of_the_controller_itself_are_nobodys_orphans():
     own = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", STAY])
     try:
@@ -192,6 +320,18 @@ def test_private_files_are_the_owners_alone_and_replaced_in_one_step(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in folder.iterdir()] == ["secret"]
     assert files.check_private(file) is None
+
+
+def test_what_is_missing_above_a_private_folder_is_private_too(tmp_path):
+    files.make_private_dir(tmp_path / "a" / "b")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_command_that_mends_a_file_can_be_pasted(tmp_path):
+    file = tmp_path / "my file; x"
+    file.write_text("x")
+    file.chmod(0o644)
+    assert (files.check_private(file) or "").endswith(f"chmod 600 '{file}'")
 
 
 def test_a_folder_that_is_open_is_tightened_and_an_open_file_is_told_with_its_remedy(tmp_path):

@@ -24,7 +24,9 @@ def make_private_dir(path: Path) -> None:
     Raises:
         OSError: it cannot be made, or is open and not empty; the words say what mends it.
     """
-    path.mkdir(mode=PRIVATE_DIR, parents=True, exist_ok=True)
+    for missing in reversed([above for above in path.absolute().parents if not above.exists()]):
+        missing.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+    path.mkdir(mode=PRIVATE_DIR, exist_ok=True)
     if os.name != "posix" or not stat.S_IMODE(path.stat().st_mode) & 0o077:
         return
     if any(path.iterdir()):
@@ -61,7 +63,7 @@ def check_private(path: Path) -> str | None:
     if os.name != "posix":
         return None
     if status.st_mode & 0o077:
-        return f"{path} is readable by others; mend it with: chmod 600 {path}"
+        return f"{path} is readable by others; mend it with: chmod 600 {shlex.quote(str(path))}"
     if status.st_uid not in (os.geteuid(), 0):
-        return f"{path} belongs to another user; mend it with: chown {os.geteuid()} {path}"
+        return f"{path} belongs to another user; mend it with: chown {os.geteuid()} {shlex.quote(str(path))}"
     return None
