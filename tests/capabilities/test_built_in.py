@@ -54,6 +54,21 @@ async def test_which_finds_what_is_on_the_path_and_says_what_is_missing(tmp_path
     assert value == {"bins": {"a-tool": str(tool)}, "missing": ["not-executable", "nothing"]}
 
 
+async def test_which_answers_with_absolute_paths_even_where_the_path_is_not(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "a-tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert (await execute(Which({"PATH": "bin"}), "system.which", {"bins": ["a-tool"]}))["bins"] == {
+        "a-tool": str(tool)
+    }
+
+
+async def test_without_a_path_which_looks_where_commands_are_looked_for():
+    assert (await execute(Which({}), "system.which", {"bins": ["sh"]}))["missing"] == []
+
+
 @pytest.mark.parametrize("bins", [[], ["/bin/sh"], ["../x"], [""], ["a\0b"], ["x"] * 65, "sh", [1], ["a" * 256]])
 def test_which_takes_bare_names_only(bins):
     registry = Registry()
@@ -65,6 +80,14 @@ def test_no_plug_in_is_loaded_unless_it_is_named():
     assert plugins.load([]) == []
     with pytest.raises(InvalidOperationError, match="is not installed"):
         plugins.load(["nowhere"])
+
+
+def test_a_plug_in_that_two_distributions_offer_is_refused_naming_both(tmp_path):
+    installed(tmp_path, "one_plugin", "make = None", "same = one_plugin:make")
+    site = installed(tmp_path, "other_plugin", "make = None", "same = other_plugin:make")
+    done = load_in_a_process(site, "same")
+    assert done.returncode != 0
+    assert "plug-in same is offered by one_plugin and other_plugin; uninstall all but one" in done.stderr
 
 
 def installed(tmp_path, module, source, entry):
@@ -91,12 +114,23 @@ def test_the_example_outside_the_package_is_found_by_its_entry_point_and_works(t
     assert (done.returncode, done.stdout.strip()) == (0, "['uptime.get']"), done.stderr
 
 
+HALF = """
+class make:
+    category, can_handle, execute, plan = "half", None, None, None
+    def operations(self):
+        {}
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
         ("raise RuntimeError('at import')", "at import"),
         ("x = 1", "AttributeError"),
         ("make = lambda: object()", "gives no capability"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        (HALF.format("return ['x']"), "its operations are not"),
+        (HALF.format("raise RuntimeError('asked')"), "asked"),
     ],
 )
 def test_a_broken_plug_in_is_named_with_its_distribution_and_cause(tmp_path, source, words):

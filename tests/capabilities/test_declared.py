@@ -1,6 +1,7 @@
 """Declared commands: templates that hold, real processes with a cap and an end, and words where something is missing."""
 
 import asyncio
+import errno
 import os
 import sys
 
@@ -12,7 +13,7 @@ from bascule.capabilities.declared import Declared, DeclaredCommand, InvalidDecl
 from bascule.capabilities.template import InvalidTemplateError, UnfitValueError, parse
 from bascule.node.schema import Schema
 from bascule.node.terms import Call, Category, Completed, Effect, Failed, Refused
-from bascule.platform import processes
+from bascule.platform import proc, processes
 from bascule.redaction import mask
 from kit.doubles import OWNER, KeptBack
 from kit.until import until
@@ -67,6 +68,14 @@ def test_two_dashes_before_it_or_its_owners_word_let_a_dash_pass():
     assert filled(["p", "x{a}"], {"a": "-x"})[-1] == "x-x"
 
 
+def test_behind_an_empty_value_the_next_one_answers_for_its_own_dash():
+    with pytest.raises(UnfitValueError, match="/b"):
+        filled(["p", "{a}{b}"], {"a": "", "b": "-rf"}, dashed=["a"])
+    assert filled(["p", "{a}{b}"], {"a": "", "b": "-x"}, dashed=["b"])[-1] == "-x"
+    with pytest.raises(UnfitValueError, match="/a"):
+        filled(["p", "{a}-x"], {"a": ""})
+
+
 def test_two_dashes_that_come_from_a_value_do_not_count():
     with pytest.raises(UnfitValueError):
         filled(["p", "{a}", "{b}"], {"a": "--", "b": "-x"}, dashed=["a"], a=TEXT, b=TEXT)
@@ -118,10 +127,10 @@ def declared(*command, environ=None, **more):
     return Declared([made], environ=os.environ if environ is None else environ, redact=mask)
 
 
-async def run(capability, **arguments):
+async def run(capability, back=None, **arguments):
     (operation,) = capability.operations()
     async with asyncio.timeout(30):
-        return await capability.execute(Call("1", OWNER, operation, arguments), KeptBack())
+        return await capability.execute(Call("1", OWNER, operation, arguments), back or KeptBack())
 
 
 def python(source, **more):
@@ -158,12 +167,17 @@ async def test_json_output_is_the_value_and_anything_else_is_a_failure_with_the_
 
 async def test_output_over_its_cap_is_cut_with_marker_and_true_size_and_the_command_ends():
     answer = await run(
-        python("import sys; sys.stdout.write('x' * 5_000_000); sys.stderr.write('y' * 7)", output_cap=1000)
+        python("import sys; sys.stdout.write('x' * 52_428_800); sys.stderr.write('y' * 7)", output_cap=1000)
     )
     assert answer.value["truncated"] is True
     assert answer.value["stdout"].startswith("x" * 900)
-    assert "of 5000000 bytes shown]" in answer.value["stdout"]
+    assert "of 52428800 bytes shown]" in answer.value["stdout"]
     assert len(answer.value["stdout"]) < 1100
+
+
+async def test_a_command_that_closes_its_output_is_still_awaited():
+    source = "import os, sys, time; os.close(1); os.close(2); time.sleep(0.2); sys.stdin.read(); os._exit(7)"
+    assert (await run(python(source))).value["exitCode"] == 7
 
 
 async def test_bytes_that_are_no_text_are_replaced():
@@ -201,6 +215,29 @@ async def test_the_value_of_a_named_variable_is_masked_where_it_comes_back():
     assert parsed.value == {"a": ["<redacted>"]}
 
 
+async def test_a_secret_of_digits_is_masked_where_it_comes_back_as_a_number():
+    environ = {"PATH": os.environ["PATH"], "PIN": "73519482"}
+    answer = await run(
+        python(
+            "import os; print('[' + os.environ['PIN'] + ', 1, true]')",
+            environ=environ,
+            environment=("PIN",),
+            output="json",
+        )
+    )
+    assert answer.value == ["<redacted>", 1, True]
+
+
+async def test_half_a_secret_before_the_cut_is_not_shown():
+    environ = {"PATH": os.environ["PATH"], "TOKEN_OF_X": "very-secret-välue"}
+    source = "import os, sys; sys.stdout.write('0123456789' + os.environ['TOKEN_OF_X'] * 9)"
+    for cap in range(11, 60):
+        answer = await run(python(source, environ=environ, environment=("TOKEN_OF_X",), output_cap=cap))
+        shown, _, marker = answer.value["stdout"].partition("\n[cut: ")
+        assert shown.replace("<redacted>", "") == "0123456789"
+        assert marker.endswith(f"of {10 + 9 * 18} bytes shown]")
+
+
 @pytest.mark.parametrize(
     ("command", "more", "words"),
     [
@@ -215,6 +252,24 @@ async def test_what_is_missing_is_said_before_any_effect(command, more, words):
     assert isinstance(answer, Refused)
     assert answer.category is Category.COMMAND_UNAVAILABLE
     assert words in answer.message
+
+
+async def test_a_value_that_the_system_cannot_write_is_refused_without_showing_it():
+    answer = await run(declared("echo", "{a}", arguments={"a": TEXT}), a="hidden\ud800")
+    assert answer.category is Category.COMMAND_UNAVAILABLE
+    assert "encoding" in answer.message
+    assert "hidden" not in answer.message + answer.detail
+
+
+async def test_a_command_whose_output_cannot_be_read_is_ended(monkeypatch):
+    async def refused(*_):
+        raise OSError(errno.EMFILE, "no descriptors")
+
+    before = {row.pid for row in proc.table().values() if row.parent == os.getpid()}
+    monkeypatch.setattr(asyncio.get_running_loop(), "connect_read_pipe", refused)
+    with pytest.raises(OSError, match="no descriptors"):
+        await run(python("import time; time.sleep(600)", term_to_kill=1.0))
+    assert {row.pid for row in proc.table().values() if row.parent == os.getpid()} <= before
 
 
 async def test_a_missing_working_directory_is_said_and_a_relative_program_is_found_in_it(tmp_path):
@@ -251,6 +306,22 @@ def test_our_own_word_never_reaches_a_caller_and_arguments_without_default_are_r
     assert operation.arguments["required"] == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("schema", "key"),
+    [
+        ({"type": "string", "default": ["x"]}, "default"),
+        ({"type": "string", "enum": ["a"], "default": "b"}, "default"),
+        ({"type": "integer", "default": "1"}, "default"),
+        ({"enum": ["a"], "default": 1}, "default"),
+        ({"type": "string", "may_start_with_dash": "yes"}, "may_start_with_dash"),
+    ],
+)
+def test_a_word_beside_the_schema_that_cannot_hold_is_refused_with_its_place(schema, key):
+    with pytest.raises(InvalidDeclarationError) as caught:
+        declared("p", "{a}", arguments={"a": schema})
+    assert caught.value.key == ("arguments", "a", key)
+
+
 def test_a_bad_declaration_names_its_operation():
     with pytest.raises(InvalidDeclarationError) as caught:
         declared("p", "{x}")
@@ -282,9 +353,29 @@ async def test_a_grandchild_that_holds_the_output_open_does_not_hold_the_call():
     source = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); print('done')"
     loop = asyncio.get_running_loop()
     began = loop.time()
-    answer = await run(python(source, term_to_kill=1.0))
+    back = KeptBack()
+    answer = await run(python(source, term_to_kill=1.0), back)
     assert answer.value["stdout"] == "done\n"
     assert loop.time() - began < 10
+    assert back.said == [("notice", "op left processes running when it ended; they were ended with it")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets us see that the command itself has ended")
+async def test_a_command_that_ended_is_reported_as_ended_though_cancelled_while_its_rest_is_ended(tmp_path):
+    mark = tmp_path / "pid"
+    source = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "leader = os.getpid()\n"
+        "if os.fork() == 0:\n    open(sys.argv[1], 'w').write(str(leader)); time.sleep(600)\n"
+        "print('done')\n"
+    )
+    task = asyncio.ensure_future(run(declared(sys.executable, "-c", source, str(mark), term_to_kill=1.0)))
+    await until(lambda: mark.exists() and mark.read_text() and proc.one(int(mark.read_text())) is None)
+    task.cancel()
+    answer = await task
+    assert isinstance(answer, Completed)
+    assert answer.value["stdout"] == "done\n"
 
 
 async def test_many_commands_at_once_get_their_own_output():

@@ -4,14 +4,18 @@ Which command, and what its output means, is left to `declared`; how processes a
 """
 
 import asyncio
+import contextlib
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from bascule.capabilities.output import Capture, Streams
 from bascule.platform.processes import TERM_TO_KILL, Command
+
+T = TypeVar("T")
 
 LAST_WORDS: Final = 1.0
 """Seconds for output still in the pipes once every process of a command is gone."""
@@ -44,44 +48,55 @@ class Ended:
     """Whether processes were still running when the command itself had ended; they were ended."""
 
 
+class NotStartedError(Exception):
+    """The system would not start the command, so nothing was done; the text says why and is fit for a peer."""
+
+
 async def run(plan: Plan) -> Ended:
     """Run `plan` until the command and everything it started is gone.
 
-    When cancelled, all of it is ended first: TERM, `term_to_kill` seconds, KILL.
+    When cancelled while the command runs, all of it is ended first: TERM, `term_to_kill` seconds, KILL. A cancellation
+    that comes once the command itself has ended changes nothing: what is finished is reported as finished.
 
     Raises:
-        OSError: it could not be started.
+        NotStartedError: it could not be started.
     """
     started = time.perf_counter()
     capture = Capture(plan.output_cap)
-    command = Command(plan.argv, program=plan.program, env=plan.env, cwd=plan.cwd)
+    command = _started(plan)
     streams = Streams(capture)
     try:
         await streams.attach(command)
         exit_code = await command.wait()
-    except asyncio.CancelledError:
-        await _ended_in_full(command, plan.term_to_kill)
+    except BaseException:
+        # Not a cancellation alone: whatever went wrong here, nobody would end the command later.
+        await _in_full(command.end(plan.term_to_kill))
         raise
     else:
-        leftovers = await _ended_in_full(command, plan.term_to_kill)
-        await streams.drained(LAST_WORDS)
+        leftovers = await _in_full(command.end(plan.term_to_kill))
+        await _in_full(streams.drained(LAST_WORDS))
     finally:
         streams.close()
     return Ended(exit_code, capture, time.perf_counter() - started, leftovers)
 
 
-async def _ended_in_full(command: Command, grace: float) -> bool:
-    """End the family without being interrupted half-way: a cancellation that comes meanwhile is passed on afterwards."""
-    ending = asyncio.ensure_future(command.end(grace))
-    interrupted: asyncio.CancelledError | None = None
-    while not ending.done():
-        try:
-            await asyncio.shield(ending)
-        except asyncio.CancelledError as error:
-            interrupted = error
-    if interrupted is not None:
-        raise interrupted
-    return ending.result()
+def _started(plan: Plan) -> Command:
+    try:
+        return Command(plan.argv, program=plan.program, env=plan.env, cwd=plan.cwd)
+    except OSError as error:
+        raise NotStartedError(os.strerror(error.errno or 0)) from error
+    except ValueError:
+        # A character that this system's encoding of arguments does not have; the text of the error would show the value.
+        raise NotStartedError("an argument or variable cannot be written in this system's encoding") from None
+
+
+async def _in_full(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` gives, without being interrupted half-way: its time is bounded by itself."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()
 
 
 def child_environment(environ: Mapping[str, str], named: Sequence[str]) -> dict[str, str]:

@@ -3,6 +3,8 @@
 Reading the settings is left to `settings`, filling templates to `template`, running to `commands`.
 """
 
+import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +13,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from bascule import wire
-from bascule.capabilities.commands import Ended, Plan, child_environment, run
+from bascule.capabilities.commands import Ended, NotStartedError, Plan, child_environment, run
 from bascule.capabilities.template import InvalidTemplateError, Template, UnfitValueError, parse
+from bascule.node.errors import InvalidOperationError
 from bascule.node.node import Back
+from bascule.node.schema import Schema
 from bascule.node.terms import (
     DEFAULT_OUTPUT_CAP,
     DEFAULT_TIMEOUT,
@@ -35,6 +39,8 @@ from bascule.platform.processes import TERM_TO_KILL
 
 DASH: Final = "may_start_with_dash"
 """Our own word beside an argument's JSON Schema; it never reaches a caller."""
+
+_log: Final = logging.getLogger("bascule.capabilities")
 
 _TEXT_RESULT: Final[JsonObject] = {
     "type": "object",
@@ -121,7 +127,7 @@ class Declared:
         """Run the command; everything that can be known before is said before."""
         command = self._commands[call.operation.name]
         try:
-            plan = self._plan(command, call.arguments)
+            plan = await asyncio.to_thread(self._plan, command, call.arguments)
         except UnfitValueError as error:
             return Refused(
                 Category.INVALID_REQUEST, f"The arguments do not fit: {error}", "value refused by its template"
@@ -130,9 +136,12 @@ class Declared:
             return Refused(Category.COMMAND_UNAVAILABLE, f"{command.name} cannot run: {error}", str(error))
         try:
             ended = await run(plan)
-        except OSError as error:
-            words = f"{command.name} could not be started: {os.strerror(error.errno or 0)}"
+        except NotStartedError as error:
+            words = f"{command.name} could not be started: {error}"
             return Refused(Category.COMMAND_UNAVAILABLE, words, words)
+        if ended.leftovers:
+            _log.info("%s had ended, but processes it had started were running; they were ended", command.name)
+            await back.log("notice", f"{command.name} left processes running when it ended; they were ended with it")
         return self._outcome(command, ended)
 
     async def plan(self, call: Call) -> JsonValue:
@@ -140,7 +149,7 @@ class Declared:
         command = self._commands[call.operation.name]
         shown: JsonObject = {"command": None, "cwd": str(command.cwd) if command.cwd else None}
         try:
-            plan = self._plan(command, call.arguments)
+            plan = await asyncio.to_thread(self._plan, command, call.arguments)
         except (UnfitValueError, UnavailableError) as error:
             return shown | {"problem": str(error)}
         return shown | {
@@ -151,6 +160,7 @@ class Declared:
         }
 
     def _plan(self, command: DeclaredCommand, arguments: Mapping[str, JsonValue]) -> Plan:
+        # In a thread: folder and program may lie on a mount that does not answer.
         argv = self._templates[command.name].fill(arguments)
         missing = [name for name in command.environment if name not in self._environ]
         if missing:
@@ -186,8 +196,8 @@ class Declared:
         secrets = self._secrets(command)
         return {
             "exitCode": ended.exit_code,
-            "stdout": self._redact(ended.capture.text("stdout"), secrets),
-            "stderr": self._redact(ended.capture.text("stderr"), secrets),
+            "stdout": self._redact(ended.capture.text("stdout", secrets), secrets),
+            "stderr": self._redact(ended.capture.text("stderr", secrets), secrets),
             "truncated": ended.capture.truncated,
             "durationMs": round(ended.seconds * 1000),
         }
@@ -202,6 +212,8 @@ class Declared:
             return [self._masked(item, secrets) for item in value]
         if isinstance(value, dict):
             return {self._redact(name, secrets): self._masked(item, secrets) for name, item in value.items()}
+        if secrets and isinstance(value, int | float) and (shown := self._redact(str(value), secrets)) != str(value):
+            return shown  # a secret of digits alone
         return value
 
 
@@ -224,9 +236,25 @@ def _template(command: DeclaredCommand) -> Template:
     dashed = frozenset(name for name, schema in command.arguments.items() if schema.get(DASH) is True)
     schemas = {name: _own(schema) for name, schema in command.arguments.items()}
     try:
+        for name, schema in command.arguments.items():
+            _check_words(name, schema)
         return parse(command.command, schemas, may_start_with_dash=dashed)
     except InvalidTemplateError as error:
         raise InvalidDeclarationError(command.name, error) from None
+
+
+def _check_words(name: str, schema: JsonObject) -> None:
+    """Check what `parse` does not see: our own word, and a default, which nobody reads against its schema later."""
+    if not isinstance(schema.get(DASH, False), bool):
+        raise InvalidTemplateError(f"{DASH} must be true or false", ("arguments", name, DASH))
+    if "default" not in schema:
+        return
+    try:
+        violations = Schema(_own(schema)).violations(schema["default"])
+    except InvalidOperationError:
+        return  # the registry says what is wrong with the schema itself
+    if violations:
+        raise InvalidTemplateError(f"the default does not fit: {violations[0]}", ("arguments", name, "default"))
 
 
 def _own(schema: JsonObject) -> JsonObject:

@@ -4,11 +4,13 @@ Nothing is changed and nothing secret is shown: no users, no addresses, no proce
 """
 
 import asyncio
+import math
 import os
 import platform
 import socket
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,8 +123,14 @@ def status() -> JsonObject:
         "swap": {"totalBytes": swap.total, "usedBytes": swap.used, "percent": swap.percent},
         "disks": _disks(),
         "temperatures": _temperatures(),
-        "uptimeSeconds": max(0, int(time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else 0),
+        "uptimeSeconds": _uptime(),
     }
+
+
+def _uptime() -> int:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return int(time.clock_gettime(time.CLOCK_BOOTTIME))
+    return max(0, int(datetime.now(UTC).timestamp() - psutil.boot_time()))  # other systems tell the start alone
 
 
 def _distribution() -> str:
@@ -160,7 +168,7 @@ def _temperatures() -> list[JsonObject]:
         {"sensor": f"{chip} {reading.label}".strip(), "celsius": reading.current}
         for chip, readings in read().items()
         for reading in readings
-        if reading.current == reading.current  # a broken sensor reads NaN
+        if reading.current is not None and math.isfinite(reading.current)  # a broken sensor reads NaN
     ]
 
 

@@ -4,6 +4,7 @@ The command is never left writing into a full pipe; when it ends is left to `com
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -29,11 +30,24 @@ class Capture:
         room = self.cap - sum(len(kept) for kept in self.kept.values())
         self.kept[name] += data[: max(0, room)]
 
-    def text(self, name: str) -> str:
-        """Return a stream as text, with a marker and its true size where it was cut."""
+    def text(self, name: str, secrets: Sequence[str] = ()) -> str:
+        """Return a stream as text, with a marker and its true size where it was cut.
+
+        Where the cut goes through one of `secrets`, the half before it is left out too: by itself it is no longer known
+        to be one. Masking whole ones is left to whoever shows the text.
+        """
         kept, seen = bytes(self.kept[name]), self.seen[name]
-        text = kept.decode("utf-8", "replace")
-        return text if seen == len(kept) else f"{text}\n[cut: {len(kept)} of {seen} bytes shown]"
+        if seen == len(kept):
+            return kept.decode("utf-8", "replace")
+        shown = kept[: len(kept) - _half_secret(kept, secrets)]
+        return f"{shown.decode('utf-8', 'replace')}\n[cut: {len(shown)} of {seen} bytes shown]"
+
+
+def _half_secret(kept: bytes, secrets: Sequence[str]) -> int:
+    """Return how many bytes at the end of `kept` may be the beginning of a secret."""
+    encoded = [secret.encode("utf-8", "surrogateescape") for secret in secrets]
+    lengths = [size for secret in encoded for size in range(1, len(secret)) if kept.endswith(secret[:size])]
+    return max(lengths, default=0)
 
 
 class _Reader(asyncio.Protocol):
@@ -57,8 +71,14 @@ class Streams:
 
     async def attach(self, command: Command) -> None:
         """Start reading."""
-        for name, pipe in zip(("stdout", "stderr"), command.pipes, strict=True):
-            await self._connect(name, pipe)
+        waiting = list(zip(("stdout", "stderr"), command.pipes, strict=True))
+        try:
+            while waiting:
+                await self._connect(*waiting[0])
+                del waiting[0]
+        finally:
+            for _, pipe in waiting:  # what no transport closes
+                pipe.close()
 
     async def _connect(self, name: str, pipe: IO[bytes]) -> None:
         ended = asyncio.Event()

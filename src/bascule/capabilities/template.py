@@ -63,19 +63,23 @@ class Template:
         """
         argv: list[str] = []
         for word in self.words:
-            text = "".join(piece if isinstance(piece, str) else written(piece.argument, values) for piece in word)
-            first = word[0] if word else ""
-            if isinstance(first, Slot) and text.startswith("-") and not self._may_dash(first, argv):  # 3
-                raise UnfitValueError(
-                    f"/{first.argument}: begins with `-` and would be read as an option (rule: may_start_with_dash)"
-                )
-            argv.append(text)
+            texts = [piece if isinstance(piece, str) else written(piece.argument, values) for piece in word]
+            argv.append("".join(texts))
+            if argv[-1].startswith("-"):  # 3
+                self._check_dash(word, texts, at=len(argv) - 1)
         return tuple(argv)
 
-    def _may_dash(self, slot: Slot, before: Sequence[str]) -> bool:
+    def _check_dash(self, word: Sequence[Piece], texts: Sequence[str], *, at: int) -> None:
         # Only a literal `--` counts: one that came from a value would be the caller's own.
-        literal = any(word == ("--",) for word in self.words[: len(before)])
-        return literal or slot.argument in self.may_start_with_dash
+        if not isinstance(word[0], Slot) or ("--",) in self.words[:at]:
+            return
+        # An empty value lets what comes after it begin the argument, be it another value or the template's own text.
+        begins = next(piece for piece, text in zip(word, texts, strict=True) if text)
+        name = (begins if isinstance(begins, Slot) else word[0]).argument
+        if name not in self.may_start_with_dash:
+            raise UnfitValueError(
+                f"/{name}: begins with `-` and would be read as an option (rule: may_start_with_dash)"
+            )
 
 
 def written(name: str, values: Mapping[str, JsonValue]) -> str:

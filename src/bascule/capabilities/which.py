@@ -4,8 +4,10 @@ It finds and says; running them is left to declared commands.
 """
 
 import asyncio
+import os
 import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from bascule.node.node import Back
@@ -44,12 +46,12 @@ _WHICH: Final = Operation(
 
 
 class Which:
-    """One read of the path."""
+    """One read of the path, as commands are looked up."""
 
     category = "system"
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._path = environ.get("PATH", "")
+        self._path = environ.get("PATH", os.defpath)
 
     def operations(self) -> Sequence[Operation]:
         """Return the one."""
@@ -70,6 +72,6 @@ class Which:
     def _find(self, names: Sequence[str]) -> JsonObject:
         found = {name: shutil.which(name, path=self._path) for name in names}
         return {
-            "bins": {name: path for name, path in found.items() if path},
+            "bins": {name: str(Path(path).absolute()) for name, path in found.items() if path},
             "missing": [name for name, path in found.items() if not path],
         }
